@@ -1,5 +1,5 @@
-"""The kernel families, each with its geometry, rules, candidates, performance model and plan; the candidate space, and
-the features of the model."""
+"""The kernel families, each with its geometry, rules, candidates, performance model and plan; the candidate space; the
+features of the model."""
 
 from ptxgen.families.compressed_tiles.family import FAMILY as COMPRESSED_TILES
 from ptxgen.families.depthwise.family import FAMILY as DEPTHWISE

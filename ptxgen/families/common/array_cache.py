@@ -1,8 +1,8 @@
-"""Arrays that take tens of milliseconds to compute, cached on disk: of a class of problems, or of a model.
+"""The disk cache of arrays that take tens of milliseconds to compute, for a class of problems or for a model.
 
-A file has a checksum of what follows it, a line of JSON with the name, dtype and shape of each array, and their bytes.
-Its name is a digest of the package and of all that the arrays depend on. The cache is optional: errors of the file
-system and damaged files are ignored.
+A file holds a checksum of the rest, a line of JSON with the name, dtype and shape of each array, and the bytes of the
+arrays. Its name is a digest of the package and of all that the arrays depend on. The cache is optional: errors of the
+file system and damaged files are ignored.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from ptxgen import disk_cache, file_digests
 from ptxgen.families.registry import SPACES
 from ptxgen.settings import settings
 
-MOST = 256  #: files, of a megabyte on average; if there are more, the older half is removed
-DELAY = 0.5  #: seconds from the first array that ``write_later`` keeps to the writing of all
+MOST = 256  #: the most files, which have a megabyte on average; if there are more, the older half is removed
+DELAY = 0.5  #: seconds from the first pending ``write_later`` until all pending arrays are written
 WORD = 8  #: bytes of a word; arrays begin at multiples of it
 NUMBERS = "biuf"  #: NumPy dtype kinds that are stored: truth values, integers, floating-point numbers
 
@@ -34,8 +34,8 @@ Arrays = dict[str, NDArray[Any]]
 
 
 def package_key(*facts: object) -> str:
-    """A digest of the package and the ``repr`` of ``facts``, under which results that depend on both are cached. Empty:
-    a kernel family is from outside the package, whose changes the digest would miss."""
+    """A digest of the package and of the ``repr`` of ``facts``: the cache key of results that depend on both. Empty if
+    a kernel family is from outside the package, because the digest would miss changes of that family."""
     if not all(type(space).__module__.startswith("ptxgen.") for space in SPACES):
         return ""
     return hashlib.sha256(repr((file_digests.of_package(), *facts)).encode()).hexdigest()
@@ -75,13 +75,13 @@ def write(key: str, arrays: Mapping[str, NDArray[Any]]) -> None:
         disk_cache.replace(path, _checksum(*parts), *parts)
 
 
-_later: dict[str, Mapping[str, NDArray[Any]]] = {}  #: arrays that are not written yet, by their keys
+_later: dict[str, Mapping[str, NDArray[Any]]] = {}  #: arrays that ``write_later`` has not written yet, by key
 _later_lock, _flush_lock = threading.Lock(), threading.Lock()
 
 
 def write_later(key: str, arrays: Mapping[str, NDArray[Any]]) -> None:
-    """As ``write``, by a thread after DELAY, at exit at the latest: a first call does not wait for the disk. The arrays
-    must not change."""
+    """Stores arrays as ``write`` does, but in a thread after DELAY, at exit at the latest, so that a first call does
+    not wait for the disk. The arrays must not change."""
     with _later_lock:
         starts = not _later
         _later[key] = arrays
@@ -94,7 +94,7 @@ def write_later(key: str, arrays: Mapping[str, NDArray[Any]]) -> None:
 
 @atexit.register
 def flush() -> None:
-    """Writes the arrays that ``write_later`` keeps, and removes old files."""
+    """Writes all pending arrays of ``write_later``, and removes old files."""
     with _flush_lock:
         written = 0
         while True:
@@ -112,7 +112,8 @@ def flush() -> None:
 
 
 def _renew_in_child() -> None:
-    """After a fork: the parent writes its arrays, and a lock that another of its threads held is free."""
+    """Resets this module in a forked child. The parent writes the pending arrays; a lock that another thread of the
+    parent held is free in the child."""
     global _later_lock, _flush_lock
     _later.clear()
     _later_lock, _flush_lock = threading.Lock(), threading.Lock()
@@ -134,7 +135,7 @@ def _aligned(size: int) -> int:
 
 
 def _checksum(*parts: bytes | memoryview) -> bytes:
-    """The CRC-32 of the parts one after the other, as one word: it takes less time than a digest."""
+    """The CRC-32 of the parts in sequence, as one word; it takes less time than a cryptographic digest."""
     crc = 0
     for part in parts:
         crc = zlib.crc32(part, crc)

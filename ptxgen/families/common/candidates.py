@@ -1,4 +1,4 @@
-"""The candidate configurations of one kernel family. Rules, not this module, decide which of them are legal."""
+"""The candidate configurations of one kernel family. Rules, not this module, decide which candidates are legal."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from ptxgen.problem.device import Device
 
 Ints = NDArray[np.int64]
 
-#: numbers of blocks per multiprocessor that slices of K are chosen for
+#: numbers of blocks per multiprocessor for which K slice counts are chosen
 WAVES = (1, 2, 3, 4, 6, 8)
 
 NEUTRAL = 1 << 15  #: an extent that no rule rejects
@@ -42,8 +42,8 @@ NEUTRAL = 1 << 15  #: an extent that no rule rejects
 
 @lru_cache(maxsize=32)
 def neutral(p: KernelProblem) -> KernelProblem:
-    """The problem with neutral extents: equal for problems of the same types, layout, alignment and address modes. A
-    problem that is no product of matrices: its representative."""
+    """The problem with neutral extents, which is equal for all problems of the same types, layout, alignment and
+    address modes. If the problem is not a product of matrices: its representative."""
     p = p.representative
     if not isinstance(p.extents, GemmExtents):
         return p
@@ -56,14 +56,16 @@ def neutral(p: KernelProblem) -> KernelProblem:
 class CandidateSpace:
     """The candidate space of one family.
 
-    ``axes``: the values that a search on hardware tries around a good configuration, and that the sampler draws;
-    ``tile``: the axes that determine the number of blocks; ``cell``: the axes that ``cells`` sets, from the extents;
-    ``class_axes``: the axes in which rows of one equivalence class differ, best values first; ``derived``: axes
-    computed from others, on which classes do not depend; ``widened``: axes that candidates may have wider than their
-    kernels. Names of rules: ``fixed`` read only the problem and the
-    device, ``tile_rules`` only the axes that ``shapes`` sets, ``shape_rules`` other axes too, but only the geometry
-    that the axes of ``shapes`` determine, ``extent_rules`` an extent or a number of slices; of the others only
-    ``slice_rules`` (None: all) read an axis of ``slice_options``; tests check that.
+    - ``axes``: axis -> values that a search on hardware tries around a good configuration, and that the sampler draws.
+    - ``tile``: the axes that determine the number of blocks; ``cell``: the axes that ``cells`` sets from the extents.
+    - ``class_axes``: the axes in which rows of one equivalence class differ, best values first.
+    - ``derived``: axes computed from others, on which equivalence classes do not depend.
+    - ``widened``: axes whose value in a candidate may exceed the one in its kernel.
+
+    Other fields are names of rules, grouped by what the rules read; tests check the groups. ``fixed``: the problem and
+    the device only; ``tile_rules``: only axes that ``shapes`` sets; ``shape_rules``: other axes, too, but only geometry
+    that the axes of ``shapes`` determine; ``extent_rules``: an extent or a number of slices; ``slice_rules``: those of
+    the remaining rules that read an axis of ``slice_options`` (None: all may).
     """
 
     name: str
@@ -85,22 +87,22 @@ class CandidateSpace:
         return FAMILIES.index(self.name)
 
     def form(self, p: KernelProblem) -> KernelProblem:
-        """The form of a problem that the other methods take: ``Family.form``."""
+        """The form of a problem that the other methods expect: ``Family.form``."""
         return registry.FAMILIES[self.name].form(p)
 
     def neutral(self, p: KernelProblem) -> KernelProblem:
-        """The representative of a problem's class: by default ``neutral``."""
+        """The representative of the problem's class; by default the function ``neutral``."""
         return neutral(p)
 
     def variables(self, p: KernelProblem) -> dict[tuple[str, ...], list[tuple[int, ...]]]:
-        """Groups of axes that the sampler draws independently, with their values. Axes are in one group if few
-        combinations of their values are legal."""
+        """Groups of axes that the sampler draws independently -> the value tuples of the group. Axes are in one group
+        if few combinations of their values are legal."""
         return {(n,): [(v,) for v in values] for n, values in self.axes.items()}
 
     def is_dominated(self, p: KernelProblem, others: Collection[str]) -> bool:
-        """True if one of the families ``others``, which compute ``p``, too, was as fast in measurements of problems
-        like ``p``, or there are no measurements of this family's kernels: a search then leaves the family out. Samplers
-        draw from it, and so measure it."""
+        """True if a search on ``p`` leaves this family out. ``others``: the other families that compute ``p``. The
+        family is dominated if one of these was as fast in measurements of such problems, or if its own kernels have no
+        measurements. Samplers draw from dominated families, too, and so get measurements."""
         return False
 
     # ---- the rows of a base, which extents do not affect; ``p`` is the representative of a class
@@ -110,12 +112,13 @@ class CandidateSpace:
         raise NotImplementedError
 
     def shapes(self, p: KernelProblem) -> Columns:
-        """Tiles of blocks, warps and threads. If they are a grid, rules of tiles are evaluated on its dimensions."""
+        """Tiles of blocks, warps and threads. If the result is a grid, the rules of tiles are evaluated on its
+        dimensions."""
         raise NotImplementedError
 
     def variants(self, p: KernelProblem, d: Device) -> list[list[dict[str, int]]]:
-        """Lists of values of the other axes: copy modes, stages, epilogues. Each shape is combined with every
-        combination of one entry of each list."""
+        """Lists of values of the other axes: copy modes, stages, epilogues. The space combines each shape with one
+        entry of each list, in all combinations."""
         raise NotImplementedError
 
     def finalize(self, p: KernelProblem, d: Device, c: Grid) -> Grid:
@@ -123,38 +126,39 @@ class CandidateSpace:
         return c
 
     def slice_options(self, p: KernelProblem) -> list[dict[str, int]]:
-        """Representatives of the slices that ``cells`` enumerates for each tile, if the legality of a row depends on
-        them; else none."""
+        """Values of the slice axes that represent all that ``cells`` enumerates, if the legality of a row depends on
+        them; else an empty list."""
         return []
 
     def accepts(self, option: dict[str, int], c: Columns) -> Any:
-        """The rows that are candidates with one of ``slice_options``."""
+        """A mask of the rows of ``c`` that are candidates with ``option``, one of ``slice_options``."""
         raise NotImplementedError
 
     # ---- cells: the axes that extents affect
 
     def cells(self, p: KernelProblem, d: Device, tiles: Columns) -> tuple[Columns, Ints]:
-        """Every tile combined with its slices of K, ordered by tile, and the rule that each breaks (-1: legal, -2: a
-        duplicate)."""
+        """Every tile combined with its slices of K, ordered by tile, and for each combination the rule that it breaks
+        (-1: legal, -2: a duplicate)."""
         raise NotImplementedError
 
     # ---- one configuration
 
     def canonical(self, p: KernelProblem, c: Columns) -> Columns:
-        """The same kernels, with every axis that has no effect at its default. Rows must be legal."""
+        """The same kernels with every axis that has no effect at its default. Rows of ``c`` must be legal."""
         raise NotImplementedError
 
     def changes(self, p: KernelProblem, d: Device, config: Config) -> Iterator[dict[str, int]]:
-        """The axes that each neighbour of ``config`` changes, with the new values."""
+        """For each neighbour of ``config``, the axes that change and their new values."""
         raise NotImplementedError
 
     def balanced(self, p: KernelProblem, config: Config) -> dict[str, int]:
-        """The axes to change so that multiprocessors have equal work, if ``p`` skips many tiles and ``config`` is of a
-        problem that skips none."""
+        """The changes of axes that give multiprocessors equal work if ``p`` skips many tiles, while ``config`` is the
+        configuration of a problem that skips none."""
         return {}
 
     def with_dependent_axes(self, p: KernelProblem, config: Config, changes: dict[str, int]) -> list[Config]:
-        """``config`` with ``changes``, and with the values of other axes that these require."""
+        """The configurations that result from ``config`` with ``changes``, after changes of other axes that these
+        require."""
         raise NotImplementedError
 
 
@@ -166,7 +170,8 @@ def violations(
     names: tuple[str, ...] | None,
     skip: tuple[str, ...] = (),
 ) -> Ints:
-    """As ``rules.rejections``, over the named rows of the table only (None: all) but ``skip``."""
+    """For each row the first rule that it breaks, as ``rules.rejections``. ``names``: the rules to check, None: all;
+    ``skip``: rules not to check."""
     result = np.full(len(c), -1, np.int64)
     if not len(c):
         return result  # columns without rows have no family, so no geometry
@@ -179,11 +184,11 @@ def violations(
 
 
 class Grid(Columns):
-    """Every shape combined with every variant, as an array: the last dimension is the shape, or the last ones are those
-    of a grid of shapes, each other one is the entry of one list of variants.
+    """Every shape combined with every variant, as an array. The last dimension (or the last dimensions, if shapes form
+    a grid) is the shape; each other dimension is the entry of one list of variants.
 
-    A column has size 1 along the dimensions that it does not depend on. NumPy broadcasts: arithmetic on columns that
-    depend on the shape alone is done once for each shape.
+    A column has size 1 along the dimensions on which it does not depend. NumPy broadcasts, so arithmetic on columns
+    that depend on the shape alone is done once for each shape.
     """
 
     def __init__(self, columns: dict[str, NDArray[np.int64]], size: tuple[int, ...]) -> None:
@@ -192,7 +197,8 @@ class Grid(Columns):
 
     @classmethod
     def combined(cls, values: Sequence[Mapping[str, Any]]) -> Grid:
-        """Every combination of one entry of each table of columns of equal length, one dimension for each table."""
+        """The grid of all combinations of one entry per table, with one dimension per table. The columns of one table
+        have equal length."""
         size = tuple(max(map(len, columns.values())) for columns in values)
         shape = [tuple(n if i == j else 1 for j in range(len(size))) for i, n in enumerate(size)]
         columns = {
@@ -202,7 +208,7 @@ class Grid(Columns):
 
     @classmethod
     def crossed(cls, shapes: Columns, variants: list[list[dict[str, int]]]) -> Grid:
-        """Every shape with every combination of one entry of each list."""
+        """The grid of every shape with one entry of each list, in all combinations."""
         size = (*map(len, variants), *(shapes.size if isinstance(shapes, Grid) else (len(shapes),)))
         columns = {n: v[:1] if v.strides == (0,) else v for n, v in shapes.columns.items()}
         out = {n: v.reshape(*(1,) * len(variants), *v.shape) for n, v in columns.items()}
@@ -222,18 +228,18 @@ class Grid(Columns):
         )
 
     def _expanded(self, column: NDArray[Any]) -> NDArray[Any]:
-        """The column with all dimensions: those that it lacks in front have size 1."""
+        """The column with all dimensions of the grid; missing leading dimensions get size 1."""
         return column.reshape((1,) * (len(self.size) - column.ndim) + column.shape)
 
     def options(self, options: list[dict[str, int]]) -> Grid:
-        """The rows combined with each of ``options``, which are a new first dimension."""
+        """The rows combined with each entry of ``options``; the entries are a new first dimension."""
         first = {n: np.array([option[n] for option in options], np.int64) for n in options[0]}
         columns = {n: v.reshape(-1, *(1,) * len(self.size)) for n, v in first.items()}
         return Grid({n: v[None] for n, v in self.columns.items()} | columns, (len(options), *self.size))
 
     def around(self, mask: Any) -> tuple[Grid, tuple[NDArray[np.intp], ...]]:
-        """The tuple (the smallest grid of some entries of each dimension that has the rows of ``mask``, their places in
-        this one, for arrays of its dimensions)."""
+        """Returns the smallest subgrid that contains the rows of ``mask``, and its indices in this grid for each
+        dimension (for arrays with the grid's dimensions). A subgrid has some entries of each dimension."""
         some = self._expanded(np.asarray(mask))
         others = [tuple(j for j in range(some.ndim) if j != i) for i in range(some.ndim)]
         indices = [
@@ -242,19 +248,20 @@ class Grid(Columns):
         return self.entries(indices), np.ix_(*indices)
 
     def entries(self, indices: Sequence[NDArray[np.intp]]) -> Grid:
-        """The grid of some entries of each dimension."""
+        """The subgrid of the entries ``indices`` of each dimension."""
         columns = dict(self.columns)
         for i, some in enumerate(indices):
             columns = {n: v.take(some, axis=i) if v.shape[i] > 1 else v for n, v in columns.items()}
         return Grid(columns, tuple(map(len, indices)))
 
     def shapes(self, which: slice | NDArray[Any]) -> Grid:
-        """The rows of the shapes that a slice, a mask or a list of indices picks."""
+        """The subgrid of the shapes that a slice, a mask or a list of indices selects."""
         columns = {n: v[..., which] if v.shape[-1] > 1 else v for n, v in self.columns.items()}
         return Grid(columns, (*self.size[:-1], len(np.arange(self.size[-1])[which])))
 
     def parts(self) -> Iterable[tuple[slice, Grid]]:
-        """Pairs (shapes, their rows) in parts of about PART rows, so that temporaries fit the cache."""
+        """Yields the grid in parts of about PART rows, so that temporaries fit the cache: (slice of shapes,
+        subgrid)."""
         step = max(PART // max(math.prod(self.size[:-1]), 1), 1)
         for at in range(0, self.size[-1], step):
             yield slice(at, at + step), self.shapes(slice(at, at + step))
@@ -268,18 +275,18 @@ class Grid(Columns):
 
 @lru_cache(maxsize=1 << 8)
 def _one_number(number: int, dimensions: int) -> NDArray[np.int64]:
-    """A read-only column of a grid that has one number."""
+    """A read-only grid column that has the same number in all rows."""
     out = np.full((1,) * dimensions, number, np.int64)
     out.flags.writeable = False
     return out
 
 
 class FlatGrid(Columns):
-    """The rows of a grid of slices and tiles as plain columns: the slices of a tile are contiguous. A column is
+    """The rows of a grid of slices and tiles as plain columns; the slices of a tile are contiguous. A column is
     expanded when it is first read; geometry and costs are computed on the grid."""
 
     def __init__(self, grid: Grid, geometry: Geometry | None = None) -> None:
-        """``geometry``: that of the grid, if it is known."""
+        """Wraps ``grid``. ``geometry``: the geometry of the grid, if it is known."""
         self.grid, self.length, self.geometry = grid, len(grid), geometry
         self._ready: dict[str, NDArray[np.int64]] = {}
 
@@ -296,11 +303,11 @@ class FlatGrid(Columns):
         return FlatGrid(self.grid.replace(**columns))
 
     def expanded(self, values: Any) -> Any:
-        """An array with the dimensions of the grid as a plain column."""
+        """The plain column for ``values``, an array with the dimensions of the grid."""
         return np.broadcast_to(values, self.grid.size).T.ravel()
 
     def gathered(self, values: Any, rows: NDArray[Any]) -> Any:
-        """Some rows of it; a number stays one."""
+        """The values of ``rows`` in the plain column for ``values``; a number stays a number."""
         if np.size(values) == 1:
             return np.ravel(values)[0]
         tile, option = np.divmod(rows, self.grid.size[0])
@@ -311,7 +318,7 @@ class GridRows(Columns):
     """Some rows of a grid. A column is gathered when it is read: the grid takes a fraction of the memory."""
 
     def __init__(self, grid: Grid, rows: NDArray[np.int32]) -> None:
-        """``rows``: their indices in the order of ``Grid.flat``."""
+        """Selects rows of ``grid``. ``rows``: indices in the order of ``Grid.flat``."""
         self.grid, self.rows, self.length = grid, rows, len(rows)
 
     @property
@@ -334,22 +341,23 @@ class GridRows(Columns):
         return Columns({n: gathered(v, places) for n, v in self.grid.columns.items()}, len(places[0]))
 
     def around(self, rows: NDArray[Any]) -> tuple[Grid, tuple[NDArray[np.intp], ...]]:
-        """The tuple (the smallest grid of some entries of each dimension that has these rows, their indices in it, one
-        array per dimension)."""
+        """Returns the smallest subgrid that contains these rows, and the indices of the rows in it, one array per
+        dimension."""
         places = np.unravel_index(self.rows[rows], self.grid.size)
         used, indices = zip(*(distinct(i, n) for i, n in zip(places, self.grid.size, strict=True)), strict=True)
         return self.grid.entries(used), indices
 
 
 def distinct(rows: NDArray[Any], count: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """The tuple (the distinct ones of ``rows``, which are below ``count``, in order, the index of each among them)."""
+    """Returns the distinct values of ``rows`` in ascending order, and for each entry of ``rows`` its index among them.
+    ``count``: exclusive upper limit of the values."""
     used = np.zeros(count, np.bool_)
     used[rows] = True
     return np.flatnonzero(used), (np.cumsum(used) - 1)[rows]
 
 
 def gathered(column: NDArray[Any], places: tuple[NDArray[np.intp], ...]) -> NDArray[Any]:
-    """The values of a column of a grid at these indices, one array per dimension; one number is broadcast."""
+    """The values of a grid column at ``places``, one index array per dimension. A column of one number is broadcast."""
     if column.size <= 1:  # none: there are no rows
         return np.broadcast_to(column.sum(dtype=column.dtype), len(places[0]))
     first, *others = ((n, i) for n, i in zip(column.shape, places, strict=True) if n > 1)
@@ -361,10 +369,11 @@ def gathered(column: NDArray[Any], places: tuple[NDArray[np.intp], ...]) -> NDAr
 
 
 class GatheredGeometry:
-    """The geometry of some rows of a grid, read like a ``Geometry``. A number is gathered when it is read."""
+    """The geometry of some rows of a grid, with the attributes of a ``Geometry``. A number is gathered when it is
+    read."""
 
     def __init__(self, of: Any, places: tuple[NDArray[np.intp], ...]) -> None:
-        """``of``: the geometry of the grid, ``places``: the indices of the rows, one array per dimension."""
+        """Wraps ``of``, the geometry of the grid. ``places``: indices of the rows, one array per dimension."""
         self._of, self._places = of, places
 
     def __getattr__(self, name: str) -> Any:
@@ -377,7 +386,8 @@ class GatheredGeometry:
 def first_violations(
     f: CandidateSpace, p: KernelProblem, c: Grid, d: Device, names: tuple[str, ...], g: Any = None
 ) -> Ints:
-    """As ``violations``; the result has the dimensions of ``c``. ``g``: the geometry of ``c``, if it is known."""
+    """For each row of the grid the first of the rules ``names`` that it breaks, with the dimensions of ``c``; -1: none.
+    ``g``: the geometry of ``c``, if it is known."""
     result = np.full(c.size, -1, np.int64)
     with np.errstate(all="ignore"):
         g = geometry(p, c) if g is None else g
@@ -388,12 +398,13 @@ def first_violations(
 
 
 def breaks(broken: Ints, name: str) -> NDArray[np.bool_]:
-    """Where the rule ``name``, which all families have, is the one in ``broken``."""
+    """A mask of the rows whose first broken rule is ``name``, a rule that all families have. ``broken``: indices of
+    rules."""
     mask: NDArray[np.bool_] = broken == next(i for i, rule in enumerate(registry.RULES) if rule.name == name)
     return mask
 
 
-PART = 1 << 19  #: rows of a part of a grid
+PART = 1 << 19  #: the number of rows of a part of a grid
 
 
 def legal_rows(
@@ -404,7 +415,8 @@ def legal_rows(
     names: tuple[str, ...] | None = None,
     skip: tuple[str, ...] = (),
 ) -> NDArray[np.bool_]:
-    """A mask, with the dimensions of ``c``: the rows that satisfy the named rules (None: all) but ``skip``."""
+    """A mask, with the dimensions of ``c``, of the rows that satisfy the rules ``names`` (None: all) except
+    ``skip``."""
     result = np.zeros(c.size, np.bool_)
     with np.errstate(all="ignore"):
         for shapes, part in c.parts():
@@ -421,7 +433,8 @@ def satisfied(
     names: tuple[str, ...] | None = None,
     skip: tuple[str, ...] = (),
 ) -> Any:
-    """As ``legal_rows``, with the geometry ``g``. The mask has size 1 along the dimensions that no rule depends on."""
+    """The mask of ``legal_rows``, for a known geometry ``g``. It has size 1 along dimensions on which no rule
+    depends."""
     held: dict[tuple[int, ...], Any] = {}
     for _, rule in rules_of(f.name):
         if (names is None or rule.name in names) and rule.name not in skip:
@@ -432,7 +445,7 @@ def satisfied(
 
 
 def picked(c: Columns, rows: NDArray[Any]) -> Columns:
-    """As ``c.take(rows)``; broadcast columns stay broadcast."""
+    """The rows of ``c.take(rows)``; broadcast columns stay broadcast."""
     size = int(rows.sum()) if rows.dtype == bool else len(rows)
     return Columns(
         {n: np.broadcast_to(v[:1].sum(), size) if v.strides == (0,) else v[rows] for n, v in c.columns.items()}, size
@@ -440,20 +453,22 @@ def picked(c: Columns, rows: NDArray[Any]) -> Columns:
 
 
 def whole_waves(tiles: Any, d: Device) -> Ints:
-    """Slice counts that fill whole waves, one row for each number of tiles; the last column is 1."""
+    """K slice counts that fill whole waves of blocks, one row for each entry of ``tiles``, a number of tiles. The last
+    column is 1."""
     tiles = np.maximum(np.atleast_1d(np.asarray(tiles, np.int64)), 1)
     counts = [np.maximum(d.sms * w // tiles, 1) for w in WAVES]
     return np.stack([*counts, np.ones_like(tiles)], axis=-1)
 
 
 def default_splitk(p: KernelProblem, kg: Any) -> Any:
-    """The ``splitk`` of candidates; the search on hardware tries the others."""
+    """The ``splitk`` value of candidates; the search on hardware also tries the others."""
     several = SPLIT_LAST_CTA if grouped(p) else SPLIT_FLAG if reducible(p) else SPLIT_WORKSPACE
     return np.where(np.asarray(kg) > 1, several, SPLIT_MEMSET)
 
 
 def effective_pdl(p: KernelProblem, c: Columns) -> Any:
-    """``pdl`` without ``within_launch`` for launches of one kernel: only packing and reductions launch more."""
+    """The axis ``pdl`` with ``within_launch`` removed where a launch has one kernel: only packing and reductions add
+    more kernels."""
     several = (
         (c.operand_path_a == PACK)
         | (c.operand_path_b == PACK)
@@ -469,13 +484,13 @@ def splitk_pairs(axes: Mapping[str, tuple[int, ...]]) -> list[tuple[int, ...]]:
 
 
 def single_axis_changes(f: CandidateSpace) -> Iterator[dict[str, int]]:
-    """Every change of one axis."""
+    """Yields every change of a single axis."""
     for name, values in f.axes.items():
         yield from ({name: v} for v in values)
 
 
 def multiplies_by(families: Collection[str], instruction: str) -> bool:
-    """True if all products of one of the families are by ``instruction``."""
+    """True if one of ``families`` computes all its products by ``instruction``."""
     return any(registry.FAMILIES[name].instructions == (instruction,) for name in families)
 
 

@@ -1,4 +1,4 @@
-"""Logarithms of numbers and columns, for features."""
+"""The logarithms of numbers and columns, for features."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from ptxgen.codegen.vectorized import float32
 
 
 def log(x: Any) -> Any:
-    """log2 of numbers, at least 1e-6. Those of small integers, as most axes are, are in a table."""
+    """The base-2 logarithm of ``x``, or of 1e-6 if ``x`` is less. Logarithms of small integers, as most axes have, are
+    read from a table."""
     many = isinstance(x, np.ndarray) and x.dtype == np.int64 and x.size > len(_LOG)
     if many and x.min() >= 0 and x.max() < len(_LOG):
         return _LOG[x]

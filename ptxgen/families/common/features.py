@@ -1,10 +1,10 @@
-"""The features of the regressor: logarithms of numbers of the problem, the configuration and the performance model.
+"""The features of the model: logarithms of numbers of the problem, the configuration and the performance model.
 
-Three blocks of columns: those that depend on the configuration alone (cached for a class of problems), those that
-depend on extents and slices (one row per tile and slice count), and those that depend on both. A million rows are
-gathered, not recomputed. Every axis of a registered family is a feature; a family may add others
-(``Family.features``), and so may an operation (``Operation.features``). A model reads features by name; an axis that a
-family lacks has its default.
+The feature matrix has three blocks of columns: features of the configuration alone (cached for a class of problems),
+features of extents and slices (one row per tile and slice count), and features of both. The rows of a million
+candidates are gathered from these, not recomputed. Every axis of a registered family is a feature; a family may add
+others (``Family.features``), and so may an operation (``Operation.features``). A model reads features by name; an axis
+that a family lacks has its default.
 """
 
 from __future__ import annotations
@@ -89,16 +89,16 @@ _EXTENT = (
     "tiles_m",
     "tiles_n",
 )
-#: those of them that depend on tiles and slices; the others depend on the problem alone
+#: the features of ``_EXTENT`` that depend on tiles and slices; the others depend on the problem alone
 _SLICED = {"kg", "splitk", "raster_group", "store_policy", "l2_evict_first", "operand_bytes", "reduction_bytes"}
 _TILED = {"tiles", "tiles_m", "tiles_n", "blocks", "iterations", "padding"}
-#: facts of the device: features of models that are trained on measurements of several devices
+#: features of the device, for models that are trained on measurements of several devices
 _FACTS = ("sms", "clock", "bandwidth", "l2", "shared_sm", "fma64")
 DEVICE = tuple(f"device_{fact}" for fact in _FACTS)
 PROBLEM = frozenset((*_EXTENT, *DEVICE)) - _SLICED - _TILED
-#: features that depend on both
+#: features that depend on both the configuration and the extents
 _BOTH = ("waves", "wave_efficiency", "blocks_sm", "thread_work", "bytes_loaded", "predicted_us", "over_roofline")
-#: features that are logarithms, besides the axes that are counts
+#: features that are logarithms, besides the axes that count something
 _LOGARITHMS = frozenset(
     (
         *("threads", "shared", "resident_blocks", "resident_warps", "tile_intensity", "thread_intensity"),
@@ -110,11 +110,11 @@ _LOGARITHMS = frozenset(
     )
 )
 
-ROWS_AT_ONCE = 1 << 13  #: rows filled at a time, so that the matrix is written while it is in the cache
+ROWS_AT_ONCE = 1 << 13  #: rows filled at a time, so that the part of the matrix being written stays in the cache
 
 
 def of_operations() -> tuple[str, ...]:
-    """The features that operations give of their problems."""
+    """The names of the features that operations define."""
     return tuple(dict.fromkeys(name for operation in operations() for name in operation.features))
 
 
@@ -135,34 +135,34 @@ def _names(families: tuple[Family, ...], of_problems: tuple[str, ...], every: bo
 
 
 def all_names() -> tuple[str, ...]:
-    """The features that can be computed: every axis of a registered family, the other features that families and
-    operations give, those that all families have, and those of the device."""
+    """The names of all features that can be computed: axes of registered families, further features of families and
+    operations, features of all configurations, features of the device."""
     return _names(tuple(registry.FAMILIES.values()), of_operations(), True)
 
 
 def default_names() -> tuple[str, ...]:
-    """The features that a model of one device is trained on unless told otherwise: without those of the device, and
-    without the axes whose ``feature`` is False."""
+    """The names of the default features of a model of one device: all but those of the device and the axes whose
+    ``feature`` is False."""
     return _names(tuple(registry.FAMILIES.values()), of_operations(), False)
 
 
 def without_logarithms(x: Floats, names: tuple[str, ...]) -> Floats:
-    """Features in which the numbers are in place of their logarithms."""
+    """The features with numbers in place of their logarithms."""
     logarithms = [n in _LOGARITHMS or (n in AXIS and AXIS[n].counts and n not in _EXTENT) for n in names]
     return np.where(logarithms, np.exp2(np.where(logarithms, x, np.float32(0))), x)
 
 
 def trained_names(measured: Set[str]) -> tuple[str, ...]:
-    """The features that a model is trained on whose measurements are of the operations ``measured``: the default ones
-    without those that only other operations give, which would be constant."""
+    """The names of the features for training on measurements of the operations ``measured``: the default ones without
+    features that only other operations define, which would be constant."""
     given = {name for operation in operations() if operation.name in measured for name in operation.features}
     absent = set(of_operations()) - {*_EXTENT, *given}
     return tuple(name for name in default_names() if name not in absent)
 
 
 def operation_names_of(operation: str, families: Set[str]) -> tuple[str, ...]:
-    """The features of a model of one operation that is trained on measurements of these families: the default ones and
-    all axes of the families, without features that only other operations give."""
+    """The names of the features of a model of one operation, trained on measurements of ``families``: the default ones
+    and all axes of the families, without features that only other operations define."""
     axes = {a.name for f in registry.FAMILIES.values() if f.name in families for a in f.axes}
     known = {*trained_names({operation}), *axes}
     return tuple(name for name in all_names() if name in known)
@@ -170,7 +170,8 @@ def operation_names_of(operation: str, families: Set[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class _Blocks:
-    """The features of a matrix by block. ``order``: for each feature its column among the blocks; None: the same."""
+    """The names of the features by block of columns. ``order``: for each feature the index of its column in the blocks;
+    None: the blocks have the order of the names."""
 
     own: tuple[str, ...]
     extent: tuple[str, ...]
@@ -179,7 +180,7 @@ class _Blocks:
 
     @property
     def at(self) -> tuple[int, int]:
-        """Where the first two blocks end."""
+        """The column indices at which the first and the second block end."""
         return len(self.own), len(self.own) + len(self.extent)
 
     @property
@@ -187,7 +188,7 @@ class _Blocks:
         return len(self.own) + len(self.extent) + len(self.both)
 
     def ordered(self, x: Floats) -> Floats:
-        """The columns in the order of the names."""
+        """The matrix ``x`` with its columns in the order of the names."""
         return x if self.order is None else np.ascontiguousarray(x[:, self.order])
 
 
@@ -206,7 +207,7 @@ def _blocks_of(names: tuple[str, ...], families: tuple[Family, ...], of_problems
 
 
 def _configured(family: Family, c: Columns, name: str) -> Any:
-    """The feature of an axis: the logarithm of a count, or the number of a code or a switch."""
+    """The feature of an axis: the logarithm of a count, or the value of a code or a switch."""
     values = family.column(c, name)
     if isinstance(values, np.ndarray) and values.strides == (0,) and len(values):
         values = values[0]  # of all rows
@@ -214,14 +215,14 @@ def _configured(family: Family, c: Columns, name: str) -> Any:
 
 
 def _operand_path(c: Columns) -> Any:
-    """Bits: 1 A is packed, 2 B, 4 A is realigned, 8 B."""
+    """The operand paths as bits: 1: A is packed, 2: B is packed, 4: A is realigned, 8: B is realigned."""
     a, b = c.operand_path_a, c.operand_path_b
     return float32((a == PACK) + 2 * (b == PACK) + 4 * (a == REALIGN) + 8 * (b == REALIGN))
 
 
 def _own(names: tuple[str, ...], p: KernelProblem, c: Columns, g: Geometry, w: perf_model.Work, d: Device) -> list[Any]:
-    """The columns of the features ``names`` of configurations alone; reads only the fields of ``p`` that its class
-    shares."""
+    """The columns of the features ``names`` that depend on the configuration alone. Of ``p`` it reads only the fields
+    that all problems of the class share."""
     family = registry.of(c)
     warps = np.maximum(g.threads // WARP, 1)
     known = {
@@ -239,7 +240,7 @@ def _own(names: tuple[str, ...], p: KernelProblem, c: Columns, g: Geometry, w: p
 
 
 def _stacked(rows: int, columns: list[Any]) -> Floats:
-    """A matrix of so many rows, from its columns and numbers that all rows have."""
+    """The matrix of ``rows`` rows with these columns; a number is a column of equal entries."""
     out = np.empty((rows, len(columns)), np.float32)
     out[:] = [0 if np.ndim(column) else column for column in columns]
     for i, column in enumerate(columns):
@@ -249,7 +250,7 @@ def _stacked(rows: int, columns: list[Any]) -> Floats:
 
 
 def _row_alignment(p: KernelProblem, operand: str) -> Any:
-    """log2 of the bytes, up to a cache line, that every row of an operand starts at a multiple of."""
+    """log2 of the alignment of the rows of an operand, in bytes, at most a cache line."""
     x = p.operand(operand)
     start = x.access.aligned
     bits = x.access.ld * x.element.bytes | (perf_costs.LINE if start >= 16 else start)
@@ -257,7 +258,7 @@ def _row_alignment(p: KernelProblem, operand: str) -> Any:
 
 
 def _of_matrices(p: KernelProblem) -> dict[str, Any]:
-    """The features of a product of matrices, which are 0 for other problems."""
+    """The features of a product of matrices. They are 0 for other problems."""
     return {
         "m": log(p.m),
         "n": log(p.n),
@@ -272,8 +273,8 @@ def _of_matrices(p: KernelProblem) -> dict[str, Any]:
 
 
 def _extent(names: tuple[str, ...], p: KernelProblem, c: Columns, g: Geometry, d: Device, roofline: float) -> list[Any]:
-    """The columns of the features ``names`` of the block of extents and slices; of ``c`` only tiles and slices are
-    read."""
+    """The columns of the features ``names`` that depend on extents and slices. Of ``c`` it reads only tiles and
+    slices."""
     family = registry.of(c)
     known = {
         **dict.fromkeys((*_EXTENT, *of_operations()), 0),
@@ -300,7 +301,7 @@ def _extent(names: tuple[str, ...], p: KernelProblem, c: Columns, g: Geometry, d
 def _both(
     d: Device, blocks: Floats, iterations: Floats, own: tuple[Floats, ...], us: Floats, roofline: float
 ) -> tuple[Any, ...]:
-    """The features that depend on the numbers of blocks and of iterations, as waves of blocks. ``own``: the result of
+    """The features that depend on the numbers of blocks and iterations, such as waves. ``own``: the result of
     ``_thread``."""
     fits, thread, moved = own
     waves = blocks / (fits * np.float32(d.sms))
@@ -318,8 +319,7 @@ def _both(
 
 
 def _own_of_rows(b: Base, rows: NDArray[Any], names: tuple[str, ...]) -> tuple[Floats, tuple[Floats, Floats, Floats]]:
-    """The pair (features ``names`` of the configuration alone, result of ``_thread``) of some distinct rows of a
-    base."""
+    """For distinct rows of a base: the features ``names`` of the configuration alone, and the result of ``_thread``."""
     parts, of_row = [], []
     for at in range(0, len(rows), 1 << 15):
         some = rows[at : at + (1 << 15)]
@@ -331,7 +331,8 @@ def _own_of_rows(b: Base, rows: NDArray[Any], names: tuple[str, ...]) -> tuple[F
 
 
 def _thread(p: KernelProblem, c: Columns, w: perf_model.Work) -> tuple[Floats, Floats, Floats]:
-    """Resident blocks per multiprocessor; multiply-adds of a thread per iteration; bytes loaded per iteration."""
+    """Returns three columns: resident blocks per multiprocessor; multiply-adds of a thread per iteration; bytes that a
+    thread loads per iteration."""
     each, moved = registry.of(c).iteration_work(c, w)
     return w.resident, float32(each), moved
 
@@ -339,7 +340,8 @@ def _thread(p: KernelProblem, c: Columns, w: perf_model.Work) -> tuple[Floats, F
 def features(
     p: KernelProblem, c: Columns, d: Device, us: Floats | None = None, names: tuple[str, ...] | None = None
 ) -> Floats:
-    """One row per configuration, one column per name: float32, C-contiguous. Rows must be legal.
+    """The feature matrix: one row per configuration, one column per name; float32, C-contiguous. Rows of ``c`` must be
+    legal.
 
     ``us``: ``perf_model.predict(p, c, d)``, if it is known. ``names``: some of ``all_names``; None: ``default_names``.
     """
@@ -368,8 +370,8 @@ def features(
 
 
 def row(p: KernelProblem, c: Columns, d: Device, us: Any, names: tuple[str, ...]) -> dict[str, Any]:
-    """The features ``names`` of configurations of one family, each a column or a number. ``us``: their times by the
-    performance model."""
+    """The features ``names`` of configurations of one family by name, each a column or a number. ``us``: the predicted
+    times."""
     p = registry.of(c).modelled(p)
     blocks, roofline = _blocks(names), perf_model.least_us(p, d)
     w, one, g = perf_model.work(p, c, d), perf_model.without_slices(c), geometry(p, c)
@@ -381,7 +383,7 @@ def row(p: KernelProblem, c: Columns, d: Device, us: Any, names: tuple[str, ...]
 
 
 class _Table:
-    """The two small tables of some candidates of one part: of the rows of its base, and of its cells."""
+    """The two small tables of candidates of one part: features of the rows of its base, and features of its cells."""
 
     def __init__(
         self,
@@ -407,7 +409,7 @@ class _Table:
         self.blocks, self.iterations = (np.broadcast_to(x, len(used)) for x in (launched, iterations))
 
     def fill(self, out: Floats, these: slice, us: Floats) -> None:
-        """Fills ``out`` with the features of ``these`` of the candidates."""
+        """Fills ``out`` with the features of the candidates ``these``."""
         own, extent = self.names.at
         rows, cells = self.rows[these], self.cells[these]
         out[:, :own] = self.own[rows]

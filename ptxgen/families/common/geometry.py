@@ -1,7 +1,7 @@
-"""Every number that follows from a problem and a configuration.
+"""The geometry: every number that follows from a problem and a configuration.
 
-One arithmetic, two carriers: ``c`` is a ``Config`` (integers) or ``Columns`` (NumPy columns) of one family, and the
-same lines serve the generator and the exhaustive search, so the two cannot disagree.
+The same code computes it for one configuration and for many: ``c`` is a ``Config`` (integers) or ``Columns`` (NumPy
+columns) of one family. The generator and the exhaustive search therefore cannot disagree.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ptxgen.lowering.kernel_problem import KernelProblem
 
 
 def geometry(p: KernelProblem, c: Any) -> Any:
-    """The geometry of ``c`` on ``p``: a record of its family."""
+    """The geometry of ``c`` on ``p``, a record of the family's type."""
     family = registry.of(c)
     g = family.geometry(family.form(p), c)
     if not grouped(p):
@@ -30,8 +30,8 @@ def geometry(p: KernelProblem, c: Any) -> Any:
 
 
 class LazyGeometry:
-    """The geometry of ``c`` on ``p``, read like a ``Geometry``: the numbers of ``Family.counts``; all numbers are
-    computed when another one is first read."""
+    """The geometry of ``c`` on ``p``, with the attributes of a ``Geometry``. It first computes the numbers of
+    ``Family.counts``, and all others when one of them is read."""
 
     def __init__(self, p: KernelProblem, c: Any) -> None:
         family = registry.of(c)

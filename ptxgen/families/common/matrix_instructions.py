@@ -1,9 +1,10 @@
-"""The matrix instructions: their shapes, which lane holds which element, and which target has them.
+"""The matrix instructions: their shapes, the elements that each lane holds, and the targets that have them.
 
-A step multiplies 16 rows of A by 8 columns of B, by one instruction or several. Fragment layouts: PTX ISA, "Matrix
-Fragments for mma". With lane = 4g + t, a 32-bit register holds ``run`` adjacent elements along K; register r of A has
-row g + 8 (r mod 2), register r of B column g, both the run that starts at k = run (t + 4 (r div 2)) (B: r for r div 2).
-The four sums of a lane are at rows g, g, g + 8, g + 8 and columns 2t, 2t + 1, 2t, 2t + 1.
+A step multiplies 16 rows of A by 8 columns of B, by one instruction or several. Fragment layouts are those of the PTX
+ISA, "Matrix Fragments for mma". Let lane = 4g + t. A 32-bit register holds a run of ``run`` adjacent elements along K.
+Register r of A holds row g + 8 (r mod 2), and its run starts at k = run (t + 4 (r div 2)). Register r of B holds column
+g, and its run starts at k = run (t + 4 r). The four sums of a lane are at rows g, g, g + 8, g + 8 and columns 2t, 2t +
+1, 2t, 2t + 1.
 """
 
 from __future__ import annotations
@@ -17,17 +18,20 @@ from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
 from ptxgen.problem.dtypes import DTYPES, promotion_k
 
-ROWS, COLUMNS = 16, 8  #: of the tile of C of one instruction, or of a pair of them
+ROWS, COLUMNS = 16, 8  #: rows and columns of C that one instruction, or a pair of instructions, computes
 
 
 @dataclass(frozen=True)
 class Instruction:
-    """An instruction of tensor cores. ``name``: the PTX; ``m``, ``k``: its rows and depth; ``depth``: of one step, in
-    which fragments are read; ``run``: elements of a 32-bit register, 1 where a register holds one element;
-    ``ptx_type``, ``sum``: PTX types of a fragment register and of an accumulator; ``sums``: accumulator registers of 16
-    x 8; ``sm``: the first target, ``last``: the last one that does not emulate it; ``promotes``: True if each
-    instruction starts from zero, and add.f32 adds its products to the sums; ``inverts``: True if two instructions make
-    a product, of A with the inverted bits of B and the other way round."""
+    """A tensor-core instruction.
+
+    ``name``: the PTX name; ``m``, ``k``: rows and depth of one instruction; ``depth``: depth of a step, for which
+    fragments are loaded together; ``run``: elements per 32-bit register, 1 if a register holds one element;
+    ``ptx_type``, ``sum``: PTX types of a fragment register and of an accumulator; ``sums``: accumulator registers of a
+    16 x 8 tile; ``sm``: the first target; ``last``: the last target that does not emulate the instruction;
+    ``promotes``: True if each instruction starts from zero and add.f32 adds its result to the sums; ``inverts``: True
+    if two instructions make a product: A times inverted B, and inverted A times B.
+    """
 
     name: str
     m: int
@@ -44,18 +48,19 @@ class Instruction:
 
     @property
     def issued(self) -> int:
-        """Instructions that add one step to a tile."""
+        """The number of instructions that add a product of depth ``k`` to a tile."""
         return 2 if self.inverts else 1
 
     @property
     def chained(self) -> int:
-        """Instructions of one step that add to the same accumulator, one after the other."""
+        """The number of instructions of one step that add to the same accumulator, one after the other."""
         return self.issued * self.depth // self.k
 
     def step(self, sums: list[str], a: list[str], b: list[str]) -> list[tuple[list[str], str, str]]:
-        """The instructions of one step of a 16 x 8 tile: accumulators, operand A and operand B of each.
+        """The instructions of one step of a 16 x 8 tile, each as (accumulators, operand A, operand B).
 
-        ``sums``, ``a``, ``b``: the registers of the tile's accumulators and fragments."""
+        ``sums``, ``a``, ``b``: the registers of the tile's accumulators and fragments.
+        """
         halves, parts = ROWS // self.m, self.depth // self.k
         per_a, per_b, per_half = len(a) // parts, len(b) // parts, len(sums) // halves
         return [
@@ -70,12 +75,12 @@ class Instruction:
 
     @property
     def partial(self) -> list[str]:
-        """Registers of the products of one instruction that promotes."""
+        """The registers for the result of one instruction that promotes."""
         return [f"%partial{n}" for n in range(self.sums)]
 
     @property
     def registers_a(self) -> int:
-        """Fragment registers of 16 rows and one step."""
+        """The number of fragment registers for 16 rows of A and one step."""
         return ROWS * self.depth // 32 // self.run
 
     @property
@@ -88,12 +93,12 @@ class Instruction:
 
     @property
     def zeros(self) -> str:
-        """The sums that an instruction that promotes starts from."""
+        """The accumulator operand of an instruction that promotes: zeros."""
         return ", ".join(["%zero"] * self.sums)
 
 
 def operand(registers: list[str]) -> str:
-    """An operand of mma: in braces, be it one register."""
+    """The registers as an operand of mma: a list in braces, even of one register."""
     return braces(registers) if len(registers) > 1 else "{" + registers[0] + "}"
 
 
@@ -101,7 +106,7 @@ def _name(m: int, k: int, types: str) -> str:
     return f"mma.sync.aligned.m{m}n8k{k}.row.col.{types}"
 
 
-#: by dtype and compute, from sm_80 on; f64 from sm_90 on is below
+#: (dtype, compute) -> instruction on sm_80 and later; the f64 instruction of sm_90 and later is ``DOUBLE_90``
 _TABLE = {
     ("f16", "f32"): Instruction(_name(16, 16, "f32.f16.f16.f32"), 16, 16, 16, 2, "b32", "f32", 4),
     ("f16", "f16"): Instruction(_name(16, 16, "f16.f16.f16.f16"), 16, 16, 16, 2, "b32", "b32", 2),
@@ -118,27 +123,28 @@ _TABLE = {
         for compute in t.compute
     },
 }
-#: of sm_75: half the depth of those of sm_80, on the same fragments
+#: instructions of sm_75: half the depth of those of sm_80, with the same fragments
 _TURING = {
     ("f16", "f32"): replace(_TABLE["f16", "f32"], name=_name(16, 8, "f32.f16.f16.f32"), k=8, sm=75),
     ("f16", "f16"): replace(_TABLE["f16", "f16"], name=_name(16, 8, "f16.f16.f16.f16"), k=8, sm=75),
     ("s8", "s32"): replace(_TABLE["s8", "s32"], name=_name(8, 16, "s32.s8.s8.s32"), m=8, k=16, sm=75),
 }
-#: counts different bits, on targets that do not emulate it by two products of common bits
+#: the instruction that counts different bits, on targets that need not count them by two products of common bits
 DIFFERENT = replace(_TABLE["u32", COMPUTE], name=_TABLE["u32", COMPUTE].name.replace(".and", ".xor"))
-#: 3 % faster on an H200 than m16n8k8; m16n8k16 is slower than both
+#: on an H200 3 % faster than m16n8k8; m16n8k16 is slower than both
 DOUBLE_90 = Instruction(_name(16, 4, "f64.f64.f64.f64"), 16, 4, 4, 1, "f64", "f64", 4, 90)
 
 
 def by_words(p: KernelProblem, d: Device | None = None) -> Instruction | None:
-    """The instruction of skinny kernels for the problem's types, if its fragments are words of 32 bits as they are in
-    memory; without a device, one of the same registers. 16-bit types are summed in f32, whatever ``compute`` says."""
+    """The instruction of skinny kernels for the problem's types, if its fragments are 32-bit words in the order of
+    memory; 16-bit types are summed in f32, whatever ``compute`` is. None: there is no such instruction. Without ``d``:
+    an instruction with the same registers."""
     i = _entry(p.dtype, "f32" if p.element.bytes == 2 else p.compute, d)
     return _promoted(i, p, d) if i is not None and i.ptx_type == "b32" else None
 
 
 def _entry(dtype: str, compute: str, d: Device | None) -> Instruction | None:
-    """The instruction of the target of ``d``, by dtype and compute."""
+    """The instruction for dtype and compute on the target of ``d``."""
     types = dtype, compute
     return _TURING.get(types, _TABLE.get(types)) if d is not None and d.sm < 80 else _TABLE.get(types)
 
@@ -146,27 +152,27 @@ def _entry(dtype: str, compute: str, d: Device | None) -> Instruction | None:
 def lacks_wait(element_bytes: Any, fragment_prefetch: Any, rows: Any, columns: Any) -> Any:
     """True if a K loop over ``rows`` x ``columns`` of C per warp may read accumulators before they are written.
 
-    ptxas 13.0 does not wait at the end of a loop for a DMMA whose accumulators the first DMMA of the next iteration
+    ptxas 13.0 inserts no wait at the end of a loop for a DMMA whose accumulators the first DMMA of the next iteration
     reads, if fragments are prefetched and there is only one tile: results were wrong on an H200.
     """
     return (element_bytes >= 8) & (fragment_prefetch == 1) & (rows * columns <= ROWS * COLUMNS)
 
 
 def _promoted(i: Instruction, p: KernelProblem, d: Device | None) -> Instruction:
-    """The instruction on ``d``, which promotes if its accumulator may lose bits. That of fp8 products does not on
-    sm_90, which multiplies fp8 as f16 (measured on an H200); no other target was measured."""
+    """Instruction ``i`` on ``d``; ``promotes`` is set if its accumulator may lose bits. The instruction for fp8 does
+    not promote on sm_90, which multiplies fp8 as f16 (measured on an H200); no other target was measured."""
     return replace(i, promotes=promotion_k(p.element, p.compute) > 0 and d is not None and d.sm != 90)
 
 
 def multiplies(p: KernelProblem) -> bool:
-    """True if there is an instruction for the problem's types."""
+    """True if a tensor-core instruction exists for the problem's types."""
     return (p.element.real, p.compute) in _TABLE and (p.element.real == "f64" or not p.element.part)
 
 
 def instruction(p: KernelProblem, d: Device | None = None) -> Instruction:
-    """The instruction for the problem's types on ``d``; without a device, one of the same depth and registers.
+    """The instruction for the problem's types on ``d``. Without ``d``: an instruction of the same depth and registers.
 
-    Types without one get that of f16: rules reject them, but geometry has numbers for them.
+    Types without an instruction get the one of f16: rules reject them, but the geometry needs numbers.
     """
     if p.element.real == "f64" and d is not None and d.sm >= DOUBLE_90.sm:
         return DOUBLE_90

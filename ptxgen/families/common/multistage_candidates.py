@@ -23,7 +23,7 @@ from ptxgen.lowering.descriptor_table import grouped
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
 
-THIN = 512  #: extents of K below which stores of C bypass the caches, because C is most of the memory traffic
+THIN = 512  #: for a smaller K, stores of C bypass the caches, because C is most of the memory traffic
 
 
 class MultistageSpace(TileSpace):
@@ -42,7 +42,8 @@ class MultistageSpace(TileSpace):
     )
 
     def copy_modes(self, p: KernelProblem, every: bool = False) -> list[dict[str, int]]:
-        """How operands are copied to shared memory. ``every``: also modes that are not candidates."""
+        """The modes of copying operands to shared memory, as values of axes. ``every``: include modes that are not
+        candidates."""
         raise NotImplementedError
 
     def variables(self, p: KernelProblem) -> dict[tuple[str, ...], list[tuple[int, ...]]]:
@@ -59,11 +60,12 @@ class MultistageSpace(TileSpace):
         return [[{"stages": n} for n in self.axes["stages"]], self.copy_modes(p)]
 
     def default_splitk(self, p: KernelProblem, c: Columns) -> Ints:
-        """The ``splitk`` of candidates; the search on hardware tries the others."""
+        """The ``splitk`` value of candidates; the search on hardware also tries the others."""
         return np.asarray(default_splitk(p, c.kg), np.int64)
 
     def cells(self, p: KernelProblem, d: Device, tiles: Columns) -> tuple[Columns, Ints]:
-        """Slices of K that fill whole waves. Empty slices do not count, and each number of slices occurs once."""
+        """Every tile with the numbers of K slices that fill whole waves. Empty slices do not count; each number of
+        slices occurs once."""
         sliced = whole_waves(LazyGeometry(p, tiles).tiles, d).T
         plain = Columns({n: tiles.column(n) for n in self.tile}, len(tiles)).replace(family=self.code)
         c = Grid.crossed(plain, [[{}] * len(sliced)]).replace(kg=sliced)
@@ -98,8 +100,8 @@ class MultistageSpace(TileSpace):
             yield {"kl": kl, "kg": max(1, config.kg * config.kl // kl)}
 
     def with_dependent_axes(self, p: KernelProblem, config: Config, changes: dict[str, int]) -> list[Config]:
-        """Sets ``splitk`` for slices of K, which exclude ``stream_k``; no ``deferred_sts`` where no operand is copied
-        through registers."""
+        """Sets axes that follow from the changes: ``splitk`` for several K slices, which exclude ``stream_k``;
+        ``deferred_sts`` to 0 if no operand is copied through registers."""
         values = {**dict(config.items()), **changes}
         if "kg" in changes and "splitk" not in changes:
             splitk = (

@@ -1,4 +1,4 @@
-"""The cost of blocks, and of waves of blocks on the multiprocessors, for the performance models of the families."""
+"""The cost of a block, and of waves of blocks, in the performance models of all families."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ Floats = NDArray[np.float32]
 
 
 def _column(x: Any, size: int) -> Any:
-    """A number or a column as a column of float32; an array with the dimensions of a grid keeps them; another object as
-    it converts itself."""
+    """A number or a column as a float32 column of ``size`` rows. An array with the dimensions of a grid keeps them; any
+    other object converts itself."""
     x = float32(x)
     return np.broadcast_to(x, size) if isinstance(x, np.ndarray | np.floating) and x.ndim < 2 else x
 
 
 @dataclass(frozen=True)
 class Work:
-    """The cost of one block at any extents: one entry per configuration, in cycles unless another unit is named."""
+    """The cost of one block, whatever the extents: one entry per configuration, in cycles unless stated otherwise."""
 
-    resident: Floats  #: blocks that fit a multiprocessor
-    busy: Floats  #: a K iteration when blocks compete
-    idle: Floats  #: the cycles of it that too few warps leave idle
-    latency: Floats  #: the least that a K iteration takes
-    start: Floats  #: first load and last store
-    store: Floats  #: storing the tile of C
-    red: Floats  #: adding the tile of C by red
-    partial: Floats  #: storing the tile of C to the workspace
+    resident: Floats  #: blocks that fit on a multiprocessor
+    busy: Floats  #: cycles of a K iteration if blocks compete for the multiprocessor
+    idle: Floats  #: cycles of a K iteration that are idle because there are too few warps
+    latency: Floats  #: least cycles of a K iteration
+    start: Floats  #: cycles of the first load and the last store
+    store: Floats  #: cycles of storing the tile of C
+    red: Floats  #: cycles of adding the tile of C by red
+    partial: Floats  #: cycles of storing the tile of C to the workspace
     math: Floats  #: share of arithmetic in ``busy``
     shared: Floats  #: share of shared memory in ``busy``
     moved_a: Floats  #: bytes of A that a K iteration loads
@@ -45,14 +45,14 @@ class Work:
     straddle_a: Floats  #: extra bytes of A where rows start within a cache line
     straddle_b: Floats  #: extra bytes of B where rows start within a cache line
     stages: Floats  #: pipeline stages
-    exposed: Floats  #: share of the store that products of other tiles do not hide
+    exposed: Floats  #: share of the store that does not overlap with products of other tiles
     persistent: Floats  #: 1 where blocks loop over tiles
     part_m: Floats  #: log2 of the rows of the smallest part of a tile that a grouped kernel multiplies
-    part_n: Floats  #: log2 of its columns
+    part_n: Floats  #: log2 of the columns of this part
 
     @classmethod
     def of(cls, size: int, **columns: Any) -> Work:
-        """A row for each of ``size`` configurations."""
+        """The costs of ``size`` configurations, one row each."""
         return cls(**{f.name: _column(columns.get(f.name, 0), size) for f in fields(cls)})
 
     def take(self, rows: Any) -> Work:
@@ -61,36 +61,37 @@ class Work:
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
 class Cells:
-    """The numbers that depend on extents and slices of K, one entry per combination of a tile and slices."""
+    """The numbers that depend on extents and K slices: one entry for each combination of a tile and a slice count."""
 
     iterations: Floats  #: K iterations of a slice
     blocks: Floats  #: blocks of the launch
-    extra: Floats  #: microseconds of a launch besides its blocks
-    queue: Floats  #: cycles that the slices of a tile wait for each other
-    c_cost: Floats  #: cost of C: 0 Work.store, 1 Work.red, 2 Work.partial
+    extra: Floats  #: microseconds of a launch in addition to its blocks
+    queue: Floats  #: cycles in which the slices of a tile wait for each other
+    c_cost: Floats  #: which cost of C applies: 0 Work.store, 1 Work.red, 2 Work.partial
 
     @classmethod
     def of_slabs(cls, slabs: Any, blocks: Any) -> Cells:
-        """The numbers of launches whose blocks loop over what no extent determines. ``slabs``: of columns."""
+        """The cells of launches whose loops have no length that extents determine. ``slabs``: numbers of slabs of
+        columns."""
         none = float32(0)
         return cls(iterations=float32(slabs), blocks=float32(blocks), extra=none, queue=none, c_cost=none)
 
 
 def bound(*terms: Any) -> Any:
-    """A smooth maximum: terms close to the largest one add a little."""
+    """A smooth maximum: terms close to the largest one increase it a little."""
     total = sum(np.maximum(float64(t), 1e-3) ** 4 for t in terms)
     return np.sqrt(np.sqrt(total))
 
 
 def resident_blocks(c: Columns, g: Geometry, d: Device) -> Any:
-    """Blocks that fit a multiprocessor, at least 1."""
+    """The number of blocks that fit on a multiprocessor, at least 1."""
     granted = np.minimum(g.registers, register_cap(d, g.threads, c.min_ctas_per_sm))
     return np.maximum(d.blocks_per_sm(g.threads, granted, g.shared), 1)
 
 
 def epilogue_costs(p: KernelProblem, c: Columns, g: TileGeometry, d: Device, width: Any) -> dict[str, Any]:
-    """The numbers of kernels whose warps load A and B themselves: resident blocks, and the cost of C by each way to
-    store it, in accesses of ``width`` elements."""
+    """The costs of kernels whose warps load A and B themselves: resident blocks, and cycles for C by each way to store
+    it. ``width``: elements of an access to C."""
     tile = c.ml * c.nl
     size = p.output.bytes
     smem = (
@@ -112,7 +113,7 @@ def epilogue_costs(p: KernelProblem, c: Columns, g: TileGeometry, d: Device, wid
 
 
 def cell(p: KernelProblem, c: Columns, g: TileGeometry, d: Device) -> Cells:
-    """The cells of ``c``."""
+    """The cells of the configurations ``c``."""
     k = np.maximum(np.minimum(g.slice_k, p.k), 1)
     sliced = c.kg > 1
     second = g.slices * (p.results * g.sum_bytes) * 2 / (d.bandwidth * 1e3 * perf_costs.DRAM)
@@ -125,7 +126,7 @@ def cell(p: KernelProblem, c: Columns, g: TileGeometry, d: Device) -> Cells:
 
 
 def cycles(d: Device, w: Work, rows: Any, x: Cells, cell: Any) -> Floats:
-    """Cycles of a launch: full waves, then the remaining blocks, spread over the multiprocessors."""
+    """Cycles of a launch: full waves of blocks, then the remaining blocks, spread over the multiprocessors."""
     iterations, blocks, c_cost, queue = x.iterations[cell], x.blocks[cell], x.c_cost[cell], x.queue[cell]
     resident, busy, idle, latency = w.resident[rows], w.busy[rows], w.idle[rows], w.latency[rows]
     store_c = np.where(c_cost == 0, w.store[rows], np.where(c_cost == 1, w.red[rows], w.partial[rows]))

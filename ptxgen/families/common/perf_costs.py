@@ -1,7 +1,7 @@
-"""The cost of instructions and launches: constants fitted to measured kernels, and the rates of units.
+"""The costs of instructions and launches: constants fitted to measured kernels, and the rates of units.
 
-Costs are in cycles unless another unit is named. With the constants of FMA kernels, fourteen measured f32 kernels are
-within 20 %.
+Costs are in cycles unless stated otherwise. With the constants of FMA kernels, predictions for fourteen measured f32
+kernels are within 20 %.
 """
 
 from __future__ import annotations
@@ -18,55 +18,55 @@ from ptxgen.problem.peak_rates import scalar_rate, tensor_rates, tensor_types
 # ---- every family
 
 ISSUE = 4.0  #: warp instructions per cycle of one multiprocessor
-ALU_LATENCY = 4.0  #: from one arithmetic instruction to the next that depends on it
+ALU_LATENCY = 4.0  #: from an arithmetic instruction to the next one that depends on it
 SHARED_LATENCY = 30.0
 GLOBAL_LATENCY = 700.0
 BARRIER = 40.0  #: that a block waits at a barrier
 OVERLAP = 4.0  #: independent instructions in flight per warp
 WAVEFRONT = 128  #: bytes of shared memory per cycle
-L2_BYTES = 28.0  #: bytes of L2 per cycle and multiprocessor, when all load
-RED_CYCLES = 1.6  #: of one multiprocessor's share of the L2 per red, vector or scalar
-QUEUE = 8.0  #: per slice that adds to the same address
-EXPOSED_STORE = 0.3  #: share of the store that many waves do not hide
-LAUNCH_US = 1.7  #: one launch in a graph
-TABLE_US = 2.0  #: the kernel that makes the descriptor table of a jagged group
+L2_BYTES = 28.0  #: L2 bytes per cycle and multiprocessor if all multiprocessors load
+RED_CYCLES = 1.6  #: of a multiprocessor's share of the L2 for each red instruction, vector or scalar
+QUEUE = 8.0  #: for each slice that adds to the same address
+EXPOSED_STORE = 0.3  #: share of the store that does not overlap, even with many waves
+LAUNCH_US = 1.7  #: microseconds of a launch in a graph
+TABLE_US = 2.0  #: microseconds of the kernel that makes the descriptor table of a jagged group
 PIPE = 0.99  #: share of the FMA peak that loops of many warps reach
-FEW_WARPS = 0.15  #: slow-down of a scheduler with one warp; with two, half of it
+FEW_WARPS = 0.15  #: slow-down of a warp scheduler that has one warp; with two warps, half of it
 DRAM = 0.92  #: share of the data sheet's bandwidth that kernels reach
-LOOP_LIMIT = 2500  #: instructions of a loop that fit the instruction cache
+LOOP_LIMIT = 2500  #: instructions of the longest loop that fits the instruction cache
 
-#: extra microseconds of each split-K reduction: a memset node, a flag to wait for, a second kernel
+#: form of split-K -> extra microseconds: a memset node, a flag to wait for, a second kernel
 SPLIT_US = {SPLIT_MEMSET: 1.0, SPLIT_FLAG: 0.4, SPLIT_WORKSPACE: 2.5, SPLIT_LAST_CTA: 0.0, SPLIT_DISTRIBUTED: 0.0}
 
-LINE = 128  #: bytes of a cache line: a row of K that starts within one takes two
+LINE = 128  #: bytes of a cache line; a load of a line's length that starts inside a line reads two
 
 # ---- copies and stores of grouped SIMT kernels: docs/adr/grouped-loads.md
 
-#: cycles of the load/store unit per warp instruction: cp.async of 4 or 8 bytes, which passes through L1, and of 16
-#: bytes; ld.global and st.shared, up to 4 bytes per thread and for each further 4
+#: cycles of the load/store unit per warp instruction: cp.async of 4 or 8 bytes, which passes through L1; cp.async of 16
+#: bytes; ld.global and st.shared of up to 4 bytes per thread, and for each further 4 bytes
 CP_ASYNC_L1, CP_ASYNC_L2 = 5.0, 4.0
 LDG, LDG_WORD, STS, STS_WORD = 1.3, 0.9, 2.0, 1.0
-COPY_FEW_WARPS = 0.28  #: as FEW_WARPS, where copies are counted so
-COLD_LOAD = 1000.0  #: latency of loads of operands that are in device memory
-L2_LOAD = 500.0  #: the same where L2 has them: an assumption
-REGISTER_COPY = 100.0  #: of an iteration that stores the loads of registers to shared memory
+COPY_FEW_WARPS = 0.28  #: FEW_WARPS for kernels whose copies are counted by these costs
+COLD_LOAD = 1000.0  #: latency of loads of operands from device memory
+L2_LOAD = 500.0  #: latency of loads of operands from L2: an assumption
+REGISTER_COPY = 100.0  #: of an iteration that stores loaded registers to shared memory
 
-#: the target whose rates by mma.sync were measured, and these, by the types of operands; others have the vendor's
-#: rates. That of words of bits was not measured: it is eight bits for a multiply-add of s8, as on sm_80
+#: the target whose mma.sync rates were measured, and the rates by type of operands; other targets have the vendor's
+#: rates. The rate of words of bits was not measured: eight bits count as one multiply-add of s8, as on sm_80
 MEASURED = 90
 MMA_RATES = {"f16": 969.0, "tf32": 351.0, "f64": 116.0, "s8": 1900.0, "fp8": 400.0, "b1": 475.0}
 
 
 def mma_types(p: KernelProblem) -> str:
-    """The name of the operand types of a problem, a key of MMA_RATES."""
+    """The name of a problem's operand types, a key of MMA_RATES."""
     if p.compute == COMPUTE:
         return COMPUTE
     return "fp8" if p.element.fp8 else "f16" if p.element.bytes == 2 else dtype(p.element.real).mma
 
 
 def mma_rate(p: KernelProblem, d: Device) -> float:
-    """Multiply-adds, or steps of complex numbers, per clock and multiprocessor by mma.sync; that of f16 for types that
-    a device lacks. Targets with tcgen05 are assumed to have the rates of sm_80."""
+    """Multiply-adds (or steps of complex numbers) per clock and multiprocessor by mma.sync; for types that the device
+    lacks, the rate of f16. Targets with tcgen05 are assumed to have the rates of sm_80."""
     if d.sm == MEASURED:
         return MMA_RATES.get(mma_types(p), MMA_RATES["f16"]) / p.algebra.fmas
     rates = tensor_rates(80 if 100 <= d.sm < 120 else d.sm)
@@ -74,7 +74,7 @@ def mma_rate(p: KernelProblem, d: Device) -> float:
 
 
 def fma_rate(p: KernelProblem, d: Device) -> float:
-    """Scalar multiply-adds, or steps of another algebra, per clock and multiprocessor."""
+    """Scalar multiply-adds (or steps of another algebra) per clock and multiprocessor."""
     if isinstance(p.algebra, InnerExpression):
         return step_rate.bound(p.algebra, d)
     return scalar_rate(p.accumulator, d) / p.algebra.fmas

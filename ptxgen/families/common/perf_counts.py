@@ -1,4 +1,4 @@
-"""The emulated device's clock: microseconds of a launch from the instructions that it executed."""
+"""The emulated device's clock: microseconds of a launch, from the instructions that the launch executed."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from ptxgen.problem.device import Device
 class Counts:
     """The instructions of a launch, and the resources of one block.
 
-    ``warp_instructions``: of every class; ``fma_lanes``: multiply-adds of single lanes in type ``fma_type`` (a packed
-    f16 pair is two); ``shared_wavefronts``: 128-byte wavefronts of shared memory, with bank conflicts;
-    ``global_sectors``: 32-byte sectors of global memory; ``atomics``: reductions and atomics of single lanes;
-    ``barriers``: arrivals of whole blocks; ``blocks`` launched; ``threads``, ``registers`` (per thread) and ``shared``
-    (bytes) of a block.
+    ``warp_instructions``: warp instructions of all classes; ``fma_lanes``: multiply-adds of single lanes in type
+    ``fma_type`` (a packed f16 pair counts as two); ``shared_wavefronts``: 128-byte wavefronts of shared memory, with
+    bank conflicts; ``global_sectors``: 32-byte sectors of global memory; ``atomics``: reductions and atomics of single
+    lanes; ``barriers``: arrivals of whole blocks; ``blocks``: launched blocks; ``threads``, ``registers`` (per thread),
+    ``shared`` (bytes): resources of a block.
     """
 
     warp_instructions: float
@@ -37,7 +37,8 @@ class Counts:
 
     @classmethod
     def of(cls, stats: Any, step: Step, registers: int = 64) -> Counts:
-        """From the ``Stats`` of the emulated launch of ``step``. ``registers``: assumed, as nothing allocates them."""
+        """The counts from the ``Stats`` of the emulated launch of ``step``. ``registers``: an assumed number, because
+        the emulated device does not allocate registers."""
         lanes = {
             "f64": stats.lane_instructions["fp64"],
             "f32": stats.lane_instructions["fp32"],
@@ -61,11 +62,11 @@ class Counts:
 
 
 def from_stats(s: Counts, d: Device) -> float:
-    """Microseconds of a launch whose instructions were counted: the paper's equations (2) and (3).
+    """Microseconds of a launch with counted instructions: the paper's equations (2) and (3).
 
-    ``t = max(t_arith · i_arith, t_mem · i_mem)``, with a term for each unit; i is the busiest multiprocessor's share,
-    t is ``max(latency / n, 1 / throughput)`` with n its warps, each with OVERLAP instructions in flight. Barriers and
-    the first load of each wave are added: nothing hides them.
+    ``t = max(t_arith · i_arith, t_mem · i_mem)``, with a term for each unit. i is the number of instructions on the
+    busiest multiprocessor; t is ``max(latency / n, 1 / throughput)`` for its n warps, each with OVERLAP instructions in
+    flight. Barriers and the first load of each wave are added, because nothing overlaps with them.
     """
     if s.blocks == 0:
         return perf_costs.LAUNCH_US

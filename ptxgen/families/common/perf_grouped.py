@@ -1,4 +1,4 @@
-"""The time of a grouped kernel: tiles of many lengths, which blocks take one after the other, the longest first."""
+"""The time of a grouped kernel: blocks take tiles of different lengths one after the other, the longest first."""
 
 from __future__ import annotations
 
@@ -16,23 +16,26 @@ from ptxgen.lowering.descriptor_table import grouped
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
 
-#: instructions of a thread per vector of a row of C that a warp stores, and per further thread group that adds to it
+#: instructions of a thread for each vector of a row of C that a warp stores, and for each further thread group whose
+#: sums are added to it
 STORE_ISSUE, SUM_ISSUE = 5.6, 1.5
-PARTS = tuple(1 << i for i in range(10))  #: sides of the parts of tiles
-COPY_SHARE = 0.15  #: share of an iteration that a warp needs even if it multiplies nothing
-#: cycles of a slice of K: a fence, and the counter of its tile; the last one reads the other sums, too
+PARTS = tuple(1 << i for i in range(10))  #: possible numbers of rows or columns of a part of a tile
+COPY_SHARE = 0.15  #: share of an iteration that a warp takes even if it multiplies nothing
+#: cycles at the end of a K slice for a fence and the counter of its tile; the same for the last slice, which also reads
+#: the sums of the others
 SLICE_CYCLES, LAST_SLICE_CYCLES = 1200.0, 1500.0
-TILE_CYCLES = 1100.0  #: from one tile of a block to the first loads of the next: the search and a descriptor
+#: from a block's tile to the first loads of its next tile: search for the tile and load of a descriptor
+TILE_CYCLES = 1100.0
 
 
 def calibrated(p: KernelProblem) -> bool:
-    """True if copies and stores of ``p`` have the costs that were measured for groups: those of f32."""
+    """True if copies and stores of ``p`` have the costs measured for groups, which are those of f32."""
     return grouped(p) and p.dtype == p.compute == "f32"
 
 
 def store_cycles(p: KernelProblem, c: Columns, g: TileGeometry, width: Any, adjacent: Any) -> Any:
     """Cycles in which a block stores a whole tile of C, in 32-byte sectors. ``width``: elements of an access;
-    ``adjacent``: elements that a thread has side by side in registers, so that a warp's narrower accesses visit a
+    ``adjacent``: elements that a thread has side by side in registers; a warp's accesses that are narrower visit a
     sector several times. Through shared memory, a warp stores whole rows, whose ends share sectors."""
     bytes_ = c.ml * c.nl * p.output.bytes
     visits = np.maximum(np.minimum(adjacent * p.output.bytes, SECTOR) / (width * p.output.bytes), 1)
@@ -46,8 +49,8 @@ def store_cycles(p: KernelProblem, c: Columns, g: TileGeometry, width: Any, adja
 
 
 def load_latency(c: Columns, path: Any) -> Any:
-    """The least cycles of a K iteration whose instructions take ``path``. Loads into registers are stored to shared
-    memory in the same iteration, whatever the number of stages; cp.async has the other stages' time."""
+    """The least cycles of a K iteration whose instructions take ``path`` cycles. Loads to registers are stored to
+    shared memory in the same iteration, whatever the number of stages; cp.async has the time of the other stages."""
     asynchronous = (c.cp_async_a == 1) & (c.cp_async_b == 1)
     load = np.where(c.l2_prefetch == 1, perf_costs.L2_LOAD, perf_costs.COLD_LOAD)
     waited = load / np.where(asynchronous, np.maximum(c.stages - 1, 1), 1)
@@ -55,31 +58,31 @@ def load_latency(c: Columns, path: Any) -> Any:
 
 
 def slice_cycles(p: KernelProblem, c: Columns) -> Any:
-    """Cycles in which a block stores the sums of a slice of a tile, and another one loads them."""
+    """Cycles in which one block stores the sums of a K slice of a tile and another block loads them."""
     return 2 * c.ml * c.nl * c.kl * c.ks * p.accumulator.bytes / perf_costs.L2_BYTES
 
 
 def parts(g: MultistageGeometry) -> dict[str, Any]:
-    """The columns of Work that give the parts of a tile."""
+    """The columns ``part_m`` and ``part_n`` of Work."""
     return {"part_m": np.log2(np.maximum(g.part_m, 1)), "part_n": np.log2(np.maximum(g.part_n, 1))}
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
 class GroupedCells:
-    """The numbers that depend on the items, one entry per tile of a block."""
+    """The numbers that depend on the items, one entry for each tile of blocks and slice count."""
 
     tiles: Floats  #: tiles of all items
-    iterations: Floats  #: K iterations of a tile, on average
+    iterations: Floats  #: mean K iterations of a tile
     longest: Floats  #: K iterations of the longest tile
     filled: Floats  #: share of the elements of tiles that are inside C
-    products: Floats  #: products of whole tiles
-    split: Floats  #: share of the tiles that are one of several slices of K
+    products: Floats  #: multiply-adds of all tiles if each is computed as a whole tile
+    split: Floats  #: share of the tiles that are one of several K slices
     whole: Floats  #: fraction of the tiles that store C
-    padded: Floats  #: products where M is padded to multiples of 2**i and N to those of 2**j, at [i, j]
+    padded: Floats  #: at [i, j]: multiply-adds with M padded to multiples of 2**i and N to multiples of 2**j
 
 
 def cell(p: KernelProblem, c: Columns, g: TileGeometry, d: Device) -> GroupedCells:
-    """The cells of ``c``."""
+    """The cells of the configurations ``c``."""
     mean, longest = p.extents.tile_iterations(c.ml, c.nl, c.u, c.kg)
     tiles = p.extents.tiles(c.ml, c.nl, c.u, c.kg)
     numbers = {
@@ -96,8 +99,8 @@ def cell(p: KernelProblem, c: Columns, g: TileGeometry, d: Device) -> GroupedCel
 
 
 def microseconds(p: KernelProblem, d: Device, w: Work, rows: Any, x: GroupedCells, cell: Any) -> Floats:
-    """Microseconds of a launch: the larger of a multiprocessor's share of all tiles and the longest tile, and the tail,
-    which is half a tile; but at least the memory traffic."""
+    """Microseconds of a launch: the larger of the longest tile and a multiprocessor's share of all tiles, plus a tail
+    of half a tile; but at least the time of the memory traffic."""
     each = x.tiles[cell] / np.float32(d.sms)
     together = np.clip(np.ceil(each), 1, w.resident[rows])  # tiles that a multiprocessor computes at once
     busy = np.maximum(w.busy[rows], (w.moved_a[rows] + w.moved_b[rows]) / np.float32(perf_costs.L2_BYTES))

@@ -1,9 +1,10 @@
 """The time of a kernel without a measurement: the latency and throughput model of the paper's section 5.2.
 
-With n warps on a multiprocessor an instruction of a class costs max(latency / n, 1 / throughput) cycles, and the class
-that costs most decides (Volkov's model). ``predict`` counts instructions from the geometry, by each family's formula,
-for a tuner that has no measurements, and for the regressor as a feature. ``from_stats`` takes the instructions that the
-emulated device executed, and is that device's clock. All are models: none is ever stored as a time of real hardware.
+With n warps on a multiprocessor, an instruction of a class costs max(latency / n, 1 / throughput) cycles, and the class
+with the highest cost decides (Volkov's model). ``predict`` counts instructions from the geometry, by each family's
+formula; its times serve a tuner without measurements and are a feature of the model. ``from_stats`` uses the
+instructions that the emulated device executed, and is that device's clock. None of these times is ever stored as a time
+of real hardware.
 """
 
 from __future__ import annotations
@@ -29,17 +30,18 @@ from ptxgen.families.common.tile_family import TileFamily
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
 
-ROWS_AT_ONCE = 1 << 15  #: rows per step, so that temporaries stay in the cache
-FEW = 1 << 12  #: rows of a base whose blocks are kept
+ROWS_AT_ONCE = 1 << 15  #: rows computed at a time, so that temporaries stay in the cache
+FEW = 1 << 12  #: the most rows of a base for which the costs of blocks are kept
 
 
 def without_slices(c: Columns) -> Columns:
-    """The same blocks without slices of K: the cost of a block depends neither on slices nor on the store policy."""
+    """The configurations ``c`` without K slices and with the default store policy, on which the cost of a block does
+    not depend."""
     return c.replace(kg=1, splitk=SPLIT_MEMSET, store_policy=0)
 
 
 def work(p: KernelProblem, c: Columns, d: Device) -> Work:
-    """The cost of one block of each configuration, all of one family, whatever the extents."""
+    """The cost of one block of each configuration, whatever the extents. All configurations are of one family."""
     c, p = without_slices(c), registry.of(c).form(p)
     result: Work = registry.of(c).model.work(p, c, geometry(p, c), d)
     return result
@@ -47,7 +49,7 @@ def work(p: KernelProblem, c: Columns, d: Device) -> Work:
 
 @lru_cache(maxsize=BASES)
 def _work_of_classes(b: Base) -> Work:
-    """The cost of the representative of each class of a base. Kept between calls, and on disk."""
+    """The cost of a block of the representative of each class of a base, cached in the process and on disk."""
     key = cache_key("work", b.family, b.problem, b.device)
     if (stored := array_cache.read(key)) is not None:
         return Work(**stored)
@@ -58,8 +60,8 @@ def _work_of_classes(b: Base) -> Work:
 
 @lru_cache(maxsize=8)
 def _grid_of_classes(b: Base) -> tuple[Grid, Geometry, tuple[NDArray[np.intp], ...]]:
-    """The triple (a grid that has the representatives of the classes of a base, its geometry, their indices in it).
-    Most numbers depend on few dimensions of the grid. Its other rows may be illegal."""
+    """Returns a grid that contains the representatives of the classes of a base, the geometry of the grid, and the
+    representatives' indices in it. Most numbers depend on few dimensions of the grid. Its other rows may be illegal."""
     assert isinstance(b.columns, GridRows)
     grid, places = b.columns.around(b.representatives)
     grid = grid.replace(kg=1, splitk=SPLIT_MEMSET, store_policy=0)
@@ -68,7 +70,7 @@ def _grid_of_classes(b: Base) -> tuple[Grid, Geometry, tuple[NDArray[np.intp], .
 
 
 def _work_on_grid(b: Base) -> Work:
-    """``work`` of the representatives, computed on their grid."""
+    """The result of ``work`` for the representatives, computed on their grid."""
     grid, g, places = _grid_of_classes(b)
     with np.errstate(all="ignore"):
         work = registry.FAMILIES[b.family.name].model.work(b.problem, grid, g, b.device)
@@ -77,7 +79,7 @@ def _work_on_grid(b: Base) -> Work:
 
 
 def work_of_rows(b: Base, rows: NDArray[Any]) -> tuple[Work, NDArray[Any]]:
-    """The pair (costs of blocks, the index of each of these rows of a base among them)."""
+    """The costs of blocks, and for each of these rows of a base the index of its cost."""
     if b.is_representative(rows).all():
         return _work_of_classes(b), b.equivalence_class[rows]
     used, place = distinct(rows, len(b.columns))
@@ -85,7 +87,7 @@ def work_of_rows(b: Base, rows: NDArray[Any]) -> tuple[Work, NDArray[Any]]:
 
 
 def blocks_of_rows(b: Base, rows: NDArray[Any]) -> tuple[Columns, Geometry, Work]:
-    """The configurations of these rows of a base, which are distinct, their geometry, and the cost of one block."""
+    """The configurations of distinct rows of a base, their geometry, and the costs of their blocks."""
     if b.is_representative(rows).all():
         classes = b.equivalence_class[rows]
         _, g, places = _grid_of_classes(b)
@@ -104,14 +106,15 @@ def _blocks(b: Base, rows: NDArray[Any]) -> tuple[Columns, Geometry, Work]:
 
 @lru_cache(maxsize=8)
 def _blocks_of_few(b: Base, rows: bytes) -> tuple[Columns, Geometry, Work]:
-    """As ``_blocks``. The time and the features of the last candidates of a search both need it."""
+    """``blocks_of_rows`` for few rows, cached: both the times and the features of the last candidates of a search need
+    it."""
     return _blocks(b, np.frombuffer(rows, np.intp))
 
 
 def least_us(p: KernelProblem, d: Device) -> float:
-    """A lower bound of the microseconds of ptxgen's kernels: the longer of the fastest family's multiply-adds and the
-    memory traffic. The feature and the baseline ``roofline`` of the model; ``tuning.roofline`` has that of the device.
-    """
+    """A lower bound of the microseconds of ptxgen's kernels: the longer of the multiply-adds in the fastest family and
+    the memory traffic. The model reads it as the feature ``roofline``; ``tuning.roofline`` has the bound of the
+    device."""
     supported = (f for f in (registry.FAMILIES[f.name] for f in families(p, d)) if f.modelled(p) is p)
     rates = [family.rate(p, d) for family in supported if isinstance(family, TileFamily)]
     fastest = max(rates, default=perf_costs.fma_rate(p, d))
@@ -120,7 +123,8 @@ def least_us(p: KernelProblem, d: Device) -> float:
 
 
 def least_us_of(p: KernelProblem, c: Columns, d: Device) -> Any:
-    """``least_us`` of the problem that the model reads for each configuration: a number if it is the same for all."""
+    """The bound ``least_us`` of the problem form that the model reads for each configuration; one number if it is the
+    same for all."""
     by_problem = registry.by_modelled(p) if p.forms else []
     if len(by_problem) < 2:
         return least_us(p, d)
@@ -132,7 +136,7 @@ def least_us_of(p: KernelProblem, c: Columns, d: Device) -> Any:
 
 
 def by_family(c: Columns) -> Iterator[tuple[int, NDArray[np.intp]]]:
-    """The pair (code, its rows) of each family in ``c``."""
+    """Yields (code of a family, its rows in ``c``)."""
     if isinstance(c, Candidates):
         for part, where, _, _ in c.groups():
             yield part.base.family.code, np.arange(len(c))[where]
@@ -142,10 +146,8 @@ def by_family(c: Columns) -> Iterator[tuple[int, NDArray[np.intp]]]:
 
 
 def predict(p: KernelProblem, c: Config | Columns, d: Device) -> Any:
-    """Microseconds that all launches of ``c`` take on ``p``: a float for one configuration, a float32 column for many.
-
-    Rows must be legal.
-    """
+    """The predicted microseconds of all launches of ``c`` on ``p``: a float for one configuration, a float32 column for
+    many. Rows must be legal."""
     if isinstance(c, Config):
         return float(predict(p, Columns.of([c]), d)[0])
     if isinstance(c, Candidates):
@@ -157,7 +159,7 @@ def predict(p: KernelProblem, c: Config | Columns, d: Device) -> Any:
 
 
 def _with_all_launches(p: KernelProblem, c: Columns, us: Floats) -> Floats:
-    """The microseconds of all launches. ``us``: of the largest GEMM of ``p``. A family that reads addresses from offset
+    """The microseconds of all launches. ``us``: the time of the largest GEMM of ``p``. A family that reads offset
     tables launches a kernel for each phase of a strided input gradient; other families compute all phases in one
     launch."""
     flops = [x.extents.flops for x in p.gemms]
@@ -168,14 +170,14 @@ def _with_all_launches(p: KernelProblem, c: Columns, us: Floats) -> Floats:
 
 
 def microseconds(p: KernelProblem, c: Columns, d: Device) -> Any:
-    """``predict`` of configurations of one family, for the largest GEMM of ``p``."""
+    """The result of ``predict`` for configurations of one family, for the largest GEMM of ``p``."""
     formula, p = cost_model(p, registry.of(c).name), registry.of(c).form(p)
     x = formula.cell(p, c, geometry(p, c), d)
     return formula.microseconds(p, d, work(p, c, d), slice(None), x, slice(None))
 
 
 def _gathered(p: KernelProblem, c: Candidates, d: Device) -> Floats:
-    """``predict`` from the tables that candidates index, for the largest GEMM of ``p``."""
+    """The result of ``predict`` for candidates, from the tables that they index, for the largest GEMM of ``p``."""
     out = np.empty(len(c), np.float32)
     for part, where, rows, cells in c.groups():
         formula = cost_model(p, part.base.family.name)

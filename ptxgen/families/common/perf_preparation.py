@@ -1,4 +1,4 @@
-"""The time of preparations: what launches, waits and allocations cost the host, and the bytes that kernels move."""
+"""The time of preparations: launches, waits and allocations by the host, and the bytes that kernels move."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from ptxgen.families.common.perf_model import by_family
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
 
-#: microseconds of the host, near the medians of an H100 (39 preparations of 2 and 3 launches, 110 to 322): of a
-#: launch or memset that is packed for the first time, of an allocation, of reading sizes after the steps of a stage, of
-#: the wait for the last step
+#: microseconds of the host for: a launch or memset that is packed for the first time; an allocation; reading sizes
+#: after the steps of a stage; the wait for the last step. They are near the medians on an H100 (39 preparations of 2
+#: and 3 launches took 110 to 322)
 LAUNCH_US, ALLOCATION_US, READ_US, WAIT_US = 25.0, 130.0, 22.0, 11.0
 
 
 def preparation_us(preparations: Iterable[Preparation], p: KernelProblem, d: Device) -> float:
-    """Microseconds of these preparations of the operands of ``p``, predicted."""
+    """The predicted microseconds of the preparations ``preparations`` of operands of ``p``."""
     return sum(_us(each, p, d) for each in preparations)
 
 
@@ -37,7 +37,7 @@ def _us(preparation: Preparation, p: KernelProblem, d: Device) -> float:
 
 
 def share_of_call(p: KernelProblem, c: Config | Columns, d: Device) -> Any:
-    """Microseconds that the preparation adds to each of the ``p.calls`` products that use it: a float for one
+    """The microseconds that the preparation adds to each of the ``p.calls`` products that use it: a float for one
     configuration, a float32 column for many."""
     if isinstance(c, Config):
         return float(share_of_call(p, Columns.of([c]), d)[0])
@@ -55,7 +55,8 @@ def share_of_call(p: KernelProblem, c: Config | Columns, d: Device) -> Any:
 
 
 def _distinct(c: Columns, axes: tuple[str, ...]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """The pair (a row of each combination of the values of some axes, the combination of each row)."""
+    """Returns one row for each distinct combination of values of ``axes``, and for each row the index of its
+    combination."""
     key = np.zeros(len(c), np.int64)
     for name in axes:
         values = c.column(name)

@@ -1,7 +1,7 @@
 """The rules of legal configurations for a problem on a device, one row each.
 
-The same row filters the space, words the exception and labels the rejection. Legal means that the kernel
-assembles, loads and computes correct results; a legal configuration that does not is a bug in this table.
+The same row filters the space, words the exception and labels the rejection. A legal configuration must assemble, load
+and compute correct results; one that does not reveals a bug in this table.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
 
 TOLERANCE = 5  #: registers by which the estimate may exceed the limit
-COMPACTION = 12  #: once so many rows are illegal per legal one, later rules see the legal rows only
+COMPACTION = 12  #: if there are this many illegal rows for each legal one, later rules see only the legal rows
 
 
 def reducible(p: KernelProblem) -> bool:
-    """True if blocks may add slices of K to C in any order: sums of integers do not depend on it. Epilogue operations
-    apply to the whole sum only."""
+    """True if blocks may add K slices to C in any order. Sums of integers do not depend on the order; epilogue
+    operations need the whole sum."""
     return p.algebra.atomic and p.sink.linear and p.output.bytes >= 4 and (p.output.integer or not p.deterministic)
 
 
 def _every_axis(c: Any, holds: Callable[[Axis, Any], Any]) -> Any:
-    """True if every axis of the family holds. An axis at its default in all rows does."""
+    """True if ``holds`` is true of every axis of the family; an axis at its default in all rows counts as true."""
     axes = registry.of(c).axes
     if isinstance(c, Columns):
         axes = tuple(a for a in axes if a.name in c.columns)
@@ -48,18 +48,18 @@ def _every_axis(c: Any, holds: Callable[[Axis, Any], Any]) -> Any:
 
 
 def _tiles_of(c: Any) -> TileFamily:
-    """The family of a configuration, or of columns of one, that has tiles."""
+    """The ``TileFamily`` of a configuration, or of columns of one."""
     return cast(TileFamily, registry.of(c))
 
 
-#: needs of a problem, and what a family provides
+#: the rule that the family provides what the problem needs
 CAPABILITIES = Rule(
     "capabilities",
     lambda p, c, g, d: p.needs <= registry.of(c).provides,
     lambda p, c, g, d: registry.missing(p, c.family),
 )
 
-#: rules that need no geometry, and without which there is none
+#: rules that need no geometry; if one is broken, there is no geometry
 FIRST = (
     Rule(
         "axis",
@@ -228,8 +228,8 @@ RULES[:0] = (*FIRST, *LAST)
 
 
 def rules_of(family: str) -> list[tuple[int, Rule]]:
-    """The rules of a family and their indices in RULES, in the order of evaluation: the common rules that need no
-    geometry, the family's own, the other common ones; those of tiles for families that have some."""
+    """The rules of a family with their indices in RULES, in the order of evaluation: common rules that need no
+    geometry, the family's own rules, the other common rules. Families without tiles have no rules of tiles."""
     common, first = len(FIRST) + len(LAST), len(FIRST)
     rows = list(enumerate(RULES))
     own = [(i, rule) for i, rule in rows[common:] if rule.family == family]
@@ -238,7 +238,7 @@ def rules_of(family: str) -> list[tuple[int, Rule]]:
 
 
 def first_violation(p: KernelProblem, c: Config, d: Device) -> Rule | None:
-    """The first rule that ``c`` breaks, or None if it is legal."""
+    """The first rule that ``c`` breaks; None: ``c`` is legal."""
     p = registry.of(c).form(p)
     with np.errstate(all="ignore"):
         g: Geometry | None = None
@@ -251,7 +251,7 @@ def first_violation(p: KernelProblem, c: Config, d: Device) -> Rule | None:
 
 
 class _Worded:
-    """A configuration in messages: attributes are words where the axis has words."""
+    """A configuration for messages: an attribute is a word if the axis has words for its values."""
 
     def __init__(self, config: Config) -> None:
         self._config = config
@@ -273,7 +273,7 @@ class _Worded:
 
 
 def require(p: KernelProblem, c: Config, d: Device) -> None:
-    """ConfigError, naming the rule and its numbers, if ``c`` is not legal for ``p`` on ``d``."""
+    """Checks ``c``. ConfigError: ``c`` is not legal for ``p`` on ``d``; the message names the rule and its numbers."""
     rule = first_violation(p, c, d)
     if rule is not None:
         p = registry.of(c).form(p)
@@ -283,7 +283,7 @@ def require(p: KernelProblem, c: Config, d: Device) -> None:
 
 
 def rejections(p: KernelProblem, c: Columns, d: Device) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """For each row the index in RULES of the first rule that it breaks, or -1 if it is legal."""
+    """For each row the index in RULES of the first rule that it breaks; -1: the row is legal."""
     result = np.full(len(c), -1, np.int64)
     codes = np.unique(c.family)
     if len(codes) > 1:
@@ -317,7 +317,8 @@ def legal(p: KernelProblem, c: Columns, d: Device) -> np.ndarray[Any, np.dtype[n
 
 
 def _legal_of(p: KernelProblem, c: Columns, d: Device, code: int) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """The legal rows of a family. Most random rows break an early rule; later rules see the remaining rows only."""
+    """The indices of the legal rows of one family. Most random rows break an early rule; later rules see only the
+    remaining rows."""
     family, rows = registry.by_code(code), np.flatnonzero(c.family == code)
     p = family.form(p)
     g: Geometry | None = None

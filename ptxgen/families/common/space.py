@@ -1,8 +1,9 @@
 """The candidates of a problem: the whole legal space, and the neighbourhood of one configuration.
 
 The space is one table with a column for every axis, family by family. The rows that do not depend on extents are built
-once for each class of problems (types, layout, alignment, device) and cached; a problem adds its slices of K, tile by
-tile. Rows of ``rules.RULES`` decide legality, each evaluated once on the smallest table that has the columns it reads.
+once for each class of problems (types, layout, alignment, device) and cached; a problem adds its K slices, tile by
+tile. The rules in ``rules.RULES`` decide legality; each is evaluated once, on the smallest table with the columns that
+it reads.
 """
 
 from __future__ import annotations
@@ -42,8 +43,8 @@ Where = slice | NDArray[np.intp]
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """The candidates of one family for a problem: its base, and its tiles combined with slices. Rows and cells are
-    numbered over all parts; those of this one begin at ``row`` and ``cell``."""
+    """The candidates of one family for a problem: its base, and its tiles combined with K slices. Rows and cells are
+    numbered over all parts; the numbers of this part begin at ``row`` and ``cell``."""
 
     problem: KernelProblem
     base: Base
@@ -53,12 +54,13 @@ class Part:
 
     @property
     def _grid(self) -> FlatGrid | None:
-        """The cells, if their geometry is computed on a grid: not in groups, whose items are counted for each cell."""
+        """The cells as a grid, if their geometry is computed on a grid. None for groups, whose items are counted for
+        each cell."""
         return self.cells if isinstance(self.cells, FlatGrid) and not grouped(self.problem) else None
 
     @property
     def table(self) -> Columns:
-        """The columns from which ``geometry`` is computed: the cells, or the grid whose rows the cells are."""
+        """The columns from which ``geometry`` is computed: the cells, or the grid from which the cells are taken."""
         return self.cells if self._grid is None else self._grid.grid
 
     @cached_property
@@ -78,20 +80,20 @@ class Part:
         return replace(costs, **{n: grid.expanded(v) for n, v in columns if isinstance(v, np.ndarray)})
 
     def of_cells(self, values: Any, cells: NDArray[Any]) -> Any:
-        """The values of some cells among those that were computed from ``table``; a number stays one."""
+        """The values for ``cells``, from ``values`` that were computed from ``table``; a number stays a number."""
         if self._grid is not None:
             return self._grid.gathered(values, cells)
         return values[cells] if np.ndim(values) else values
 
 
 def cost_model(p: KernelProblem, family: str) -> Any:
-    """The module that computes the time of a launch from the cost of its blocks."""
+    """The module that predicts the time of a launch from the cost of its blocks, for a family."""
     row = registry.FAMILIES[family]
     return (row.grouped_model if grouped(p) else None) or row.model
 
 
 class _Lazy(Mapping[str, Ints]):
-    """The columns of candidates, each gathered when it is first read."""
+    """The columns of candidates. A column is gathered when it is first read."""
 
     def __init__(self, owner: Candidates) -> None:
         self.owner, self.ready = owner, dict[str, Ints]()
@@ -115,16 +117,17 @@ class _Lazy(Mapping[str, Ints]):
 
 
 class Candidates(Columns):
-    """Legal configurations of one problem: row i is row ``rows[i]`` of the parts' bases with the slices of
-    ``cells[cell[i]]`` of theirs.
+    """Legal configurations of one problem. Configuration i is row ``rows[i]`` of the bases of all parts, with the K
+    slices of cell ``cell[i]`` of all parts.
 
-    Reads like ``Columns``; code that visits the whole space reads the small tables instead, part by part (``groups``).
+    Reads like ``Columns``. Code that visits the whole space reads the small tables part by part instead (``groups``).
     """
 
     def __init__(
         self, parts: tuple[Part, ...], rows: NDArray[np.int32], cell: NDArray[np.int32], total: int | None = None
     ) -> None:
-        """``total``: the number of candidates, with those that these represent."""
+        """Combines rows of bases with cells. ``total``: the number of candidates that these represent, themselves
+        included."""
         self.parts, self.rows, self.cell = parts, rows, cell
         self.length = len(rows)
         self.total = self.length if total is None else total
@@ -135,7 +138,8 @@ class Candidates(Columns):
         return Candidates(self.parts, self.rows[rows], self.cell[rows])
 
     def groups(self) -> list[tuple[Part, Where, NDArray[np.int32], NDArray[np.int32]]]:
-        """Tuples (part, where its candidates are among these, their rows of its base, their cells)."""
+        """For each part: the part, the positions of its candidates among all, and their rows of its base and their
+        cells."""
         if self._groups is None:
             self._groups = []
             for n, part in enumerate(self.parts):
@@ -147,7 +151,8 @@ class Candidates(Columns):
         return self._groups
 
     def _between(self, first: int, end: int | None) -> Where:
-        """The positions of rows ``first`` up to ``end``: a slice if they are contiguous."""
+        """The positions of configurations whose rows are from ``first`` up to ``end``: a slice if they are
+        contiguous."""
         if len(self.parts) == 1:
             return slice(0, self.length)
         inside = self.rows >= first if end is None else (self.rows >= first) & (self.rows < end)
@@ -165,10 +170,11 @@ class Candidates(Columns):
 
 
 def candidates(p: KernelProblem, d: Device, representatives: bool = False, searched: bool = False) -> Candidates:
-    """The whole legal space of ``p`` on ``d`` over the axes that are not refined, the others at good defaults.
+    """The whole legal space of ``p`` on ``d`` over the axes that are not refined; refined axes have good defaults.
 
-    ``representatives``: of each equivalence class and slices of K only one, which ``members`` expands. ``searched``:
-    only of the families that are not dominated."""
+    ``representatives``: True for one configuration of each equivalence class and slice count, which ``members``
+    expands. ``searched``: True for the families that are not dominated only.
+    """
     parts: list[Part] = []
     rows, cell = [np.zeros(0, np.int32)], [np.zeros(0, np.int32)]
     first_row = first_cell = total = 0
@@ -193,7 +199,8 @@ def candidates(p: KernelProblem, d: Device, representatives: bool = False, searc
 
 
 def members(c: Candidates) -> Candidates:
-    """Every row of the equivalence classes of ``c``, with the same slices of K, in the order of ``candidates``."""
+    """All configurations of the equivalence classes of ``c``, with the same K slices, in the order of
+    ``candidates``."""
     all_rows, all_cells = [np.zeros(0, np.int32)], [np.zeros(0, np.int32)]
     for part, _, rows, cells in c.groups():
         b, options = part.base, len(part.cells) // len(part.base.tiles)
@@ -209,8 +216,8 @@ def members(c: Candidates) -> Candidates:
 
 
 def explain(p: KernelProblem, d: Device) -> dict[str, int]:
-    """How many rows of the space each rule rejected; the others are ``candidates(p, d)``. A family that
-    cannot compute the problem counts as one row."""
+    """The number of rows of the space that each rule rejected, by rule name; all other rows are ``candidates(p, d)``. A
+    family that cannot compute the problem counts as one row."""
     counts = {rule.name: 0 for rule in RULES}
     for f in SPACES:
         bar = unsupported_by(f, p, d)
@@ -236,10 +243,8 @@ def explain(p: KernelProblem, d: Device) -> dict[str, int]:
 
 
 def canonical(p: KernelProblem, c: Columns) -> Columns:
-    """The same kernels, with every axis that has no effect at its default: one kernel, one configuration.
-
-    Rows must be legal for ``p``.
-    """
+    """The same kernels with every axis that has no effect at its default, so that each kernel has one configuration.
+    Rows of ``c`` must be legal for ``p``."""
     codes = np.unique(c.family)
     if len(codes) <= 1:
         f = SPACES[int(codes[0])] if len(c) else None
@@ -260,8 +265,8 @@ def unique(c: Columns) -> Columns:
 
 def refinements(p: KernelProblem, d: Device, config: Config) -> Columns:
     """The neighbourhood of ``config`` within its family: every change of one axis, of a tile with its thread tile, of
-    the number of slices to other whole waves, of an operand's copy mode. Legal, canonical, distinct, without
-    ``config``."""
+    the K slices to other whole waves, and of an operand's copy mode. The result is legal, canonical and distinct, and
+    excludes ``config``."""
     f = SPACES[FAMILIES.index(config.family)]
     p = f.form(p)
     rows = [near for changes in f.changes(p, d, config) for near in f.with_dependent_axes(p, config, changes)]
@@ -274,9 +279,9 @@ def refinements(p: KernelProblem, d: Device, config: Config) -> Columns:
 
 
 def fitted(p: KernelProblem, d: Device, config: Config) -> Config | None:
-    """``config``, of another problem with the same loop over K, with an epilogue that ``p`` can have: narrower accesses
-    of C, or without shared memory, which is then a stage more if that fits; and with tiles in other blocks if ``p``
-    skips many. None: none of these is legal."""
+    """The configuration ``config`` of another problem with the same loop over K, changed so that it is legal for ``p``.
+    The changes are narrower accesses to C; an epilogue without shared memory, with one more stage if that fits; and, if
+    ``p`` skips many tiles, another assignment of tiles to blocks. None: no change makes it legal."""
     f = SPACES[FAMILIES.index(config.family)]
     p, axes = f.form(p), dict(config.items())
     own = f.balanced(p, config)

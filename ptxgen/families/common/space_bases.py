@@ -1,4 +1,4 @@
-"""The rows of a family's space that do not depend on extents, built once for each class of problems."""
+"""The base of a family's space: the rows that do not depend on extents, built once for each class of problems."""
 
 from __future__ import annotations
 
@@ -29,19 +29,23 @@ from ptxgen.families.registry import SPACES
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
 
-BASES = 128  #: bases that a process keeps; one takes a megabyte on average
+BASES = 128  #: the number of bases that a process keeps; a base takes a megabyte on average
 
 
 @dataclass(frozen=True, eq=False)
 class Base:
     """The legal rows of one family and a class of problems, without the axes of its cells.
 
-    ``problem``: the representative of the class, with neutral extents; ``tiles``: those of the family that have rows,
-    ``tile_numbers``: their indices among all, ``tile``: for each row the index of its tile in ``tiles``; ``accepted``:
-    whether each row is a candidate with each option of slices, None if that does not depend on the row; ``counts``: the
-    number of rows of each tile, by option if that depends on it. Rows that differ only in the family's ``class_axes``,
-    which have nearly equal predicted times, form an ``equivalence_class``; ``by_class``: the rows ordered by class,
-    those of class i from ``starts[i]`` on; ``representatives``: the best row of each class.
+    - ``problem``: the representative of the class, with neutral extents.
+    - ``tiles``: the tiles of the family that have rows; ``tile_numbers``: their indices among all tiles; ``tile``: for
+      each row the index of its tile in ``tiles``.
+    - ``accepted``: for each row and each slice option, True if the row is a candidate with the option. None: this does
+      not depend on the row.
+    - ``counts``: the number of rows of each tile; by slice option if ``accepted`` exists.
+    - ``equivalence_class``: the class of each row. Rows of one class differ only in the family's ``class_axes`` and
+      have nearly equal predicted times.
+    - ``by_class``: the rows ordered by class, those of class i from ``starts[i]`` on; ``representatives``: the best row
+      of each class.
     """
 
     family: CandidateSpace
@@ -59,12 +63,12 @@ class Base:
     representatives: NDArray[np.intp]
 
     def is_representative(self, rows: NDArray[Any]) -> NDArray[np.bool_]:
-        """Which of ``rows`` represent their class."""
+        """A mask of the rows that represent their class."""
         mask: NDArray[np.bool_] = self.representatives[self.equivalence_class[rows]] == rows
         return mask
 
     def members(self, classes: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """The tuple (the rows of these classes, class by class, the index of the class of each in ``classes``)."""
+        """Returns the rows of ``classes``, class by class, and for each row the index of its class in ``classes``."""
         sizes = self.starts[classes + 1] - self.starts[classes]
         place = np.repeat(np.arange(len(classes)), sizes)
         offset = np.arange(len(place)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
@@ -72,7 +76,7 @@ class Base:
 
 
 def unsupported_by(f: CandidateSpace, p: KernelProblem, d: Device) -> int:
-    """The rule by which a family cannot compute a problem at all, or -1."""
+    """The index of the rule that says why a family cannot compute a problem at all; -1: it can."""
     one = Columns({}, 1).replace(family=f.code)
     names = ("output_dtype", "capabilities", *f.fixed)
     p = f.form(p)
@@ -91,19 +95,19 @@ def _families(p: KernelProblem, d: Device, spaces: tuple[CandidateSpace, ...]) -
 
 
 def searched_families(p: KernelProblem, d: Device) -> list[CandidateSpace]:
-    """The families that a search considers: those that compute ``p`` but for the dominated ones."""
+    """The families that a search considers: those that compute ``p``, without the dominated ones."""
     able = families(p, d)
     names = [f.name for f in able]
     return [f for f in able if not f.is_dominated(f.form(p), [n for n in names if n != f.name])]
 
 
 def base(f: CandidateSpace, p: KernelProblem, d: Device) -> Base:
-    """The part of a family's space that ``p`` shares with every problem of its class; cached."""
+    """The part of a family's space that all problems of the class of ``p`` share; cached."""
     return _base(f, f.neutral(f.form(p)), d)
 
 
 def class_key(p: KernelProblem, d: Device) -> tuple[tuple[str, KernelProblem], ...]:
-    """The key of a class: problems with the same key share all bases."""
+    """The key of the class of ``p``: problems with the same key share all bases."""
     return tuple((f.name, f.neutral(f.form(p))) for f in families(p, d))
 
 
@@ -118,17 +122,17 @@ def _base(f: CandidateSpace, p: KernelProblem, d: Device) -> Base:
 
 
 def cache_key(content: str, f: CandidateSpace, p: KernelProblem, d: Device) -> str:
-    """The key of arrays of a base in the disk cache. ``content``: what the arrays are."""
+    """The key of arrays of a base in the disk cache. ``content``: a name for what the arrays hold."""
     facts = [(x.name, getattr(p, x.name)) for x in fields(p) if x.compare]
     return array_cache.package_key(content, f.name, type(p).__name__, facts, d)
 
 
-#: the arrays of a base; ``accepted`` may be absent
+#: the arrays of a base; ``accepted`` may be missing
 _ARRAYS = ("tile", "tile_numbers", "accepted", "counts", "equivalence_class", "by_class", "starts", "representatives")
 
 
 def _as_arrays(b: Base) -> dict[str, NDArray[Any]]:
-    """The arrays of a base, for the disk cache. Its columns are rows of a grid, or there are none."""
+    """The arrays of a base, for the disk cache. The base must have no rows, or its columns must be rows of a grid."""
     arrays = {n: v for n in _ARRAYS if (v := getattr(b, n)) is not None}
     arrays |= {f"tiles.{n}": v for n, v in b.tiles.columns.items()}
     if isinstance(b.columns, GridRows):
@@ -175,7 +179,7 @@ def _computed(f: CandidateSpace, p: KernelProblem, d: Device) -> Base:
 
 
 def _legal_shapes(f: CandidateSpace, p: KernelProblem, d: Device, shapes: Columns) -> Columns:
-    """The shapes that satisfy the rules of tiles, and that have a variant that satisfies the rules of shapes."""
+    """The shapes that satisfy the rules of tiles and have a variant that satisfies the rules of shapes."""
     if not isinstance(shapes, Grid):
         return picked(shapes, legal_rows(f, p, Grid.crossed(shapes, []), d, f.tile_rules))
     with np.errstate(all="ignore"):
@@ -189,7 +193,7 @@ def _legal_shapes(f: CandidateSpace, p: KernelProblem, d: Device, shapes: Column
 
 
 def rejected_rows(f: CandidateSpace, p: KernelProblem, d: Device) -> dict[int, Ints]:
-    """Index of a rule -> the number of rows of the base that it rejects, by tile."""
+    """For each rule index, the number of rows of the base that the rule rejects, by tile."""
     p = f.neutral(f.form(p))
     shapes, variants, index = f.shapes(p), f.variants(p, d), _Index(f.tiles(p), f.tile)
     shapes = shapes.flat() if isinstance(shapes, Grid) else shapes
@@ -208,8 +212,8 @@ def rejected_rows(f: CandidateSpace, p: KernelProblem, d: Device) -> dict[int, I
 def _distinct(
     f: CandidateSpace, p: KernelProblem, c: Grid, legal: NDArray[np.bool_]
 ) -> tuple[NDArray[np.bool_], dict[str, Any]]:
-    """The pair (the legal rows without duplicates of a kernel, the axes ``widened`` as wide as those of the kernel
-    are)."""
+    """Returns a mask of the legal rows without duplicates of a kernel, and the ``widened`` axes with the values that
+    the kernels have."""
     kept = legal.copy()
     widths: dict[str, list[Any]] = {name: [] for name in f.widened}
     for shapes, part in c.parts():
@@ -227,8 +231,9 @@ def _distinct(
 def _accepted(
     f: CandidateSpace, p: KernelProblem, d: Device, c: Grid, kept: NDArray[np.bool_], rows: NDArray[np.intp]
 ) -> NDArray[np.bool_] | None:
-    """For each row and each option of slices: True if it is a legal candidate; None: that does not depend on the row.
-    ``kept``: the rows of the grid that are legal without slices, ``rows``: their indices in C order."""
+    """For each row and each slice option: True if the row is a legal candidate with the option. None: this does not
+    depend on the row. ``kept``: mask of the rows of the grid that are legal without slices; ``rows``: their indices in
+    C order."""
     options = f.slice_options(p)
     if not options or not len(rows):
         return None
@@ -245,8 +250,8 @@ def _accepted(
 
 
 def refused_rows(b: Base) -> Ints | None:
-    """For each row of a base and option of slices the rule that it breaks, -1 if none, -2 if it is not a candidate with
-    it; None: that does not depend on the row."""
+    """For each row of a base and each slice option the rule that the row breaks; -1: none, -2: the row is not a
+    candidate with the option. None: this does not depend on the row."""
     f, options = b.family, b.family.slice_options(b.problem)
     if not options or not len(b.columns):
         return None
@@ -259,7 +264,7 @@ def refused_rows(b: Base) -> Ints | None:
 
 
 class _Index:
-    """Finds the row of each configuration's tile in a table of them."""
+    """Finds the tile of each configuration in a table of tiles."""
 
     def __init__(self, tiles: Columns, names: tuple[str, ...]) -> None:
         self.names, self.size = names, len(tiles)
@@ -278,12 +283,12 @@ class _Index:
         return self.place[self._key(c)]
 
     def count(self, c: Columns, mask: NDArray[np.bool_]) -> Ints:
-        """How many of the rows that ``mask`` picks each tile has."""
+        """The number of rows of each tile among the rows that ``mask`` selects."""
         return np.bincount(self.of(c)[mask], minlength=self.size).astype(np.int64)
 
 
 def _classes(f: CandidateSpace, c: Grid, rows: tuple[NDArray[np.intp], ...]) -> tuple[Any, ...]:
-    """``equivalence_class``, ``by_class``, ``starts`` and ``representatives`` of a base."""
+    """The fields ``equivalence_class``, ``by_class``, ``starts`` and ``representatives`` of a base."""
     # columns of the same dimensions have one key, which is gathered once
     keys: dict[tuple[int, ...], Any] = {}
     for name, column in c.columns.items():
@@ -312,8 +317,8 @@ def _classes(f: CandidateSpace, c: Grid, rows: tuple[NDArray[np.intp], ...]) -> 
 
 
 def _distinct_codes(column: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[Any]]:
-    """The tuple (the distinct values, sorted, the index of each value among them), of small natural numbers: faster
-    than ``np.unique``, which sorts."""
+    """Returns the distinct values, sorted, and for each entry the index of its value. Values are small natural numbers,
+    so no sorting is needed, unlike in ``np.unique``."""
     counts = np.bincount(column.ravel())
     values, code = np.flatnonzero(counts), np.zeros(len(counts), np.int32)
     code[values] = np.arange(len(values))
@@ -321,7 +326,8 @@ def _distinct_codes(column: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[Any
 
 
 def _distance(column: Ints, preferred: tuple[int, ...]) -> Ints:
-    """0 for the first value of ``preferred``, then its others, then by the distance of a value from the first."""
+    """The rank of each value: 0 for the first of ``preferred``, then the other preferred values in order, then the rest
+    by distance from the first."""
     out = len(preferred) + np.abs(column - preferred[0])
     for rank, value in enumerate(preferred):
         out = np.where(column == value, rank, out)

@@ -1,4 +1,4 @@
-"""What plans of families of sparse products share: parameters, the launch of a work list, words of headers."""
+"""What the plans of sparse products share: parameters, launches of work lists, texts for headers."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from ptxgen.families.common.sparse_rules import VECTOR
 from ptxgen.families.common.work_list import sizes_of
 from ptxgen.lowering.kernel_problem import KernelProblem
 
-COUNTER = 4  #: bytes of the counter of a split segment in a slab
-#: meanings of the parameters of a sparse matrix in CSR
+COUNTER = 4  #: bytes of the counter that each slab has of a split segment
+#: parameter of a sparse matrix in CSR -> its meaning
 CSR_MEANINGS: Mapping[str, str] = {
     "indptr": "address of the row pointers",
     "indices": "address of the column indices",
@@ -23,8 +23,8 @@ CSR_MEANINGS: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Listed:
-    """What a launch computes: ``problem``; ``count``: segments, or items of a work list; ``partials``: bytes of the
-    workspace before the partial sums; ``workspace``: all its bytes."""
+    """What a launch computes. ``count``: the number of segments, or of items of a work list; ``partials``: the offset
+    of the partial sums in the workspace, in bytes; ``workspace``: the size of the workspace in bytes."""
 
     problem: KernelProblem
     count: int
@@ -33,28 +33,29 @@ class Listed:
 
     @classmethod
     def of(cls, p: KernelProblem, sizes: Mapping[str, int], slabs: int, rows: int, sum_bytes: int) -> Listed:
-        """The launch of a work list. ``slabs``: of columns; ``rows``: of a segment; ``sum_bytes``: of a partial sum."""
+        """The launch of a work list. ``slabs``: the number of slabs of columns; ``rows``: rows of a segment;
+        ``sum_bytes``: bytes of a partial sum."""
         items, parts = sizes_of(sizes)
         partials = -(-COUNTER * parts * slabs // VECTOR) * VECTOR
         return cls(p, items, partials, partials + parts * rows * p.extents.n * sum_bytes)
 
 
 def leading_dimensions(problem: Callable[[Any], KernelProblem] = lambda p: p) -> Parameters:
-    """The parameters ``ldb`` and ``ldc``. ``problem``: of what a launch computes."""
+    """The parameters ``ldb`` and ``ldc``. ``problem``: returns the kernel problem of what a launch computes."""
     return Parameters("u32", ("ldb", "ldc"), lambda x: (problem(x).operand(name).access.ld for name in "BC"))
 
 
 def partials(work_list: bool) -> list[Parameters]:
-    """The parameter of the partial sums of a work list."""
+    """The parameter with the address of the partial sums; none without a work list."""
     return [Parameters("u64", ("partials",), lambda x: (x.partials,))] if work_list else []
 
 
 def accesses(c: Config) -> str:
-    """The accesses of ``c``, for headers."""
+    """A text for headers: the width of accesses of ``c``."""
     return f"accesses of {c.vec_b} elements of B and C"
 
 
 def alignment(p: KernelProblem, c: Config) -> str:
-    """What the vectors of ``c`` require of B and C, for headers."""
+    """A text for headers: what the accesses of ``c`` require of B and C."""
     size = c.vec_b * p.element.bytes
     return f"addresses, leading dimensions and lengths of rows of B and C in multiples of {size} bytes"

@@ -1,4 +1,4 @@
-"""Rules that families of sparse products share; each has its own name in a family."""
+"""Rules that families of sparse products share. Each family gives them names of its own."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from ptxgen.codegen.config.rule import Rule
 from ptxgen.cuda_abi import GRID_LIMIT
 from ptxgen.lowering.kernel_problem import KernelProblem
 
-VECTOR = 16  #: most bytes of an access
-#: most bytes from one row of B to the next
+VECTOR = 16  #: the most bytes of an access
+#: exclusive limit of the bytes from one row of B to the next
 PITCH_LIMIT = 1 << 32
 
 
-#: types of A and B -> arithmetic of kernels that multiply on CUDA cores. Sums in f32 serve problems in tf32, too
+#: type of A and B -> values of ``compute`` of kernels that multiply on CUDA cores. Sums in f32 also serve tf32
 CORE_TYPES = {"f16": ("f32",), "bf16": ("f32",), "f32": ("f32", "tf32"), "f64": ("f64",)}
 
 
@@ -21,12 +21,12 @@ def widest(p: KernelProblem) -> int:
 
 
 def core_types(p: KernelProblem) -> bool:
-    """True if CUDA cores multiply elements of these types, and C is stored as it is summed."""
+    """True if CUDA cores multiply these types, C has the type of A and B, and there is no epilogue."""
     return p.compute in CORE_TYPES.get(p.dtype, ()) and p.out == p.dtype and not p.sink.epilogue
 
 
 def vec_rule(family: str) -> Rule:
-    """Accesses to B and C fit their alignment."""
+    """The rule that accesses to B and C fit their alignment."""
     return Rule(
         f"{family}_vec",
         lambda p, c, g, d: (c.vec_b >= 1) & (c.vec_b & (c.vec_b - 1) == 0) & (c.vec_b <= widest(p)),
@@ -35,7 +35,7 @@ def vec_rule(family: str) -> Rule:
 
 
 def pitch_rule(family: str) -> Rule:
-    """The distance of rows of a row-major B fits 32 bits."""
+    """The rule that the distance of rows of a row-major B fits 32 bits."""
     return Rule(
         f"{family}_pitch",
         lambda p, c, g, d: (p.operand("B").access.ld * p.element.bytes < PITCH_LIMIT) | p.operand("B").access.kmajor,
@@ -44,7 +44,7 @@ def pitch_rule(family: str) -> Rule:
 
 
 def grid_rule(family: str) -> Rule:
-    """The slabs of columns fit a grid."""
+    """The rule that the slabs of columns fit a grid."""
     return Rule(
         f"{family}_grid",
         lambda p, c, g, d: g.slabs <= GRID_LIMIT,

@@ -1,4 +1,4 @@
-"""The candidate spaces of families of sparse products: their rows do not depend on extents."""
+"""The candidate spaces of families of sparse products. Their rows do not depend on extents."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from ptxgen.problem.device import Device
 
 
 class SparseSpace(CandidateSpace):
-    """The candidates of a family of sparse products. ``exchanged``: pairs of axes of which a neighbour has one doubled
-    and the other halved."""
+    """The candidates of a family of sparse products. ``exchanged``: pairs of axes; a neighbour doubles one axis of a
+    pair and halves the other."""
 
     class_axes: Mapping[str, tuple[int, ...]] = MappingProxyType({})
     exchanged: tuple[tuple[str, str], ...] = ()
@@ -48,6 +48,6 @@ class SparseSpace(CandidateSpace):
         return [config.replace(**changes)]
 
     def row_orders(self) -> list[dict[str, int]]:
-        """The natural order of rows, or that of lengths with each longest part."""
+        """The candidates' orders of rows: as stored, and by length with each value of ``longest_part``."""
         parts = [{"row_order": BY_LENGTH, "longest_part": n} for n in self.axes["longest_part"]]
         return [{"row_order": NATURAL, "longest_part": 0}, *parts]

@@ -1,4 +1,4 @@
-"""The candidate space of a family with tiles of M, N and K."""
+"""The candidate space of families with tiles of M, N and K."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from ptxgen.lowering.kernel_problem import KernelProblem
 
 
 class TileSpace(CandidateSpace):
-    """Candidates whose blocks compute tiles of C, and slices of K."""
+    """Candidates whose blocks compute tiles of C, with K slices."""
 
     tile: tuple[str, ...] = ("ml", "nl", "u")
     cell: tuple[str, ...] = ("kg", "splitk", "raster_group", "store_policy")
@@ -15,7 +15,7 @@ class TileSpace(CandidateSpace):
     widened: tuple[str, ...] = ("vec_c",)
 
     def variables(self, p: KernelProblem) -> dict[tuple[str, ...], list[tuple[int, ...]]]:
-        """Accesses are no wider than the alignment allows."""
+        """The groups of axes for the sampler, with accesses no wider than the alignment allows."""
         widest = dict(zip(("vec_a", "vec_b", "vec_c"), p.vectors, strict=True))
         variables = super().variables(p)
         return {names: [v for v in rows if v[0] <= widest.get(names[0], v[0])] for names, rows in variables.items()}

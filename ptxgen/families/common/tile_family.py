@@ -1,4 +1,4 @@
-"""Families whose blocks compute tiles of C of M by N, with slices of K."""
+"""The base class of families whose blocks compute tiles of C, M by N, with K slices."""
 
 from __future__ import annotations
 
@@ -18,23 +18,24 @@ from ptxgen.problem.device import Device
 
 
 def thread_tile(p: KernelProblem, c: Any, g: ThreadLoadGeometry) -> tuple[Any, Any, Any, Any, Any]:
-    """``issuer_tile`` of a thread or warp with a tile of ms by ns."""
+    """The ``issuer_tile`` of families in which a thread or warp has a tile of ms by ns."""
     return c.ms, c.ns, g.uk, g.a.loads, g.b.loads
 
 
 def thread_products(c: Any) -> Any:
-    """Multiply-adds per iteration of a thread or warp with a tile of ms by ns."""
+    """Multiply-adds per iteration of a thread or warp that has a tile of ms by ns."""
     return c.ms * c.ns * (c.u // np.maximum(c.kl, 1))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TileFamily(Family):
-    """A family with tiles: the common rules of tiles hold for it, and its geometry is a ``TileGeometry``.
+    """A family with tiles. The common rules of tiles apply to it, and its geometry is a ``TileGeometry``.
 
-    ``rate(p, d)``: multiply-adds per clock and multiprocessor. ``issuer_tile(p, c, g)``: rows and columns of the
-    accumulator tile of one MMA issuer (thread, warp or warpgroup), depth of an iteration, loads of A and of B per
-    iteration; TMA counts as loads of 16 bytes. ``thread_products(c)``: multiply-adds of one thread per iteration.
-    ``splitk``: the greatest code of the ``splitk`` axis."""
+    ``rate(p, d)``: multiply-adds per clock and multiprocessor. ``issuer_tile(p, c, g)``: five numbers for one MMA
+    issuer (thread, warp or warpgroup): rows and columns of its accumulator tile, depth of an iteration, loads of A and
+    loads of B per iteration; TMA counts as loads of 16 bytes. ``thread_products(c)``: multiply-adds of one thread per
+    iteration. ``splitk``: the greatest value of the ``splitk`` axis.
+    """
 
     rate: Callable[[KernelProblem, Device], float]
     issuer_tile: Callable[[KernelProblem, Any, Any], tuple[Any, Any, Any, Any, Any]] = thread_tile

@@ -1,4 +1,4 @@
-"""Work lists of sparse matrices: rows, or windows of rows, in the order of their lengths, the long ones in parts."""
+"""Work lists of sparse matrices: rows, or row windows, in order of length, with long ones in parts."""
 
 from __future__ import annotations
 
@@ -14,17 +14,20 @@ from ptxgen.lowering.kernel_problem import KernelProblem
 
 ITEM_BYTES, PART_BYTES = 16, 8
 WHOLE = 0xFFFFFFFF  #: the part number of an item that is a whole segment
-ELEMENT_LIMIT = (1 << 31) - 1  #: elements of all segments: the problem may state fewer than the matrix has
-UNLIMITED = 0x3FFFFFFF  #: the length of parts that are not limited
+#: upper limit of the elements of all segments; the problem may state fewer than the matrix has
+ELEMENT_LIMIT = (1 << 31) - 1
+UNLIMITED = 0x3FFFFFFF  #: the greatest length of a part if parts are not limited
 
 
 @dataclass(frozen=True)
 class WorkList(Scan, Preparation):
-    """Segments are ranges of nonzeros, or of blocks of them: ``starts`` names the array of their first ones, and of the
-    end; there is one for ``rows`` rows of A. ``longest``: the most elements of a part.
+    """The preparation of a work list. A segment is the nonzeros (or blocks of nonzeros) of ``rows`` rows of A.
+    ``starts``: the name of the array with the first element of each segment, and the end; ``longest``: the most
+    elements of a part.
 
-    ``items``: {segment, first element, end, part or WHOLE} of 32 bits each, the longest parts first; ``parts``: {first
-    part of the segment, number of its parts} of each part of a split segment. Sizes: ``items``, ``parts``.
+    It makes two arrays. ``items``: {segment, first element, end, part or WHOLE}, 32 bits each, the longest first.
+    ``parts``: for each part of a split segment {first part of the segment, number of its parts}. Its sizes are
+    ``items`` and ``parts``, the lengths of these arrays.
     """
 
     starts: str = "indptr"
@@ -33,7 +36,7 @@ class WorkList(Scan, Preparation):
 
     kernel = "prepare/work_list.mako"
     threads: ClassVar[int] = 256
-    each: ClassVar[int] = 4  #: segments of a thread
+    each: ClassVar[int] = 4  #: segments per thread
     bins: ClassVar[int] = 128
     whole: ClassVar[int] = WHOLE
 
@@ -105,10 +108,10 @@ class WorkList(Scan, Preparation):
 
     @property
     def segment_offsets(self) -> range:
-        """The first of a block's segments that each of a thread's is, besides the thread."""
+        """The distances from a thread's first segment to each of its segments."""
         return range(0, self.block_segments, self.threads)
 
 
 def sizes_of(sizes: Mapping[str, int]) -> tuple[int, int]:
-    """The numbers of items and of parts."""
+    """The numbers of items and of parts in ``sizes``."""
     return sizes["items"], sizes["parts"]

@@ -1,1 +1,2 @@
-"""Products of sparse matrices in compressed tiles and matrices of few columns, which read A once."""
+"""The family compressed_tiles: products of a sparse matrix in compressed tiles and a matrix of few columns. A is read
+once."""

@@ -26,7 +26,7 @@ class CompressedTilesSpace(SparseSpace):
     )
 
     def neutral(self, p: KernelProblem) -> KernelProblem:
-        """A B that may be copied as a vector."""
+        """The representative of the problem's class, with a B that may be copied as a vector."""
         return super().neutral(p).with_access("B", aligned=VECTOR)
 
     def variants(self, p: KernelProblem, d: Device) -> list[list[dict[str, int]]]:

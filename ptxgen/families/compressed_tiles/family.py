@@ -1,4 +1,4 @@
-"""The family compressed_tiles: products of sparse matrices with few columns, limited by the bytes of A."""
+"""The family compressed_tiles: products of a sparse matrix and few columns, whose time is that of reading A."""
 
 from __future__ import annotations
 

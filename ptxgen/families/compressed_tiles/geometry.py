@@ -1,7 +1,7 @@
 """The geometry of compressed_tiles kernels.
 
-A block computes 32 rows of C for a slab of columns; each of its warps multiplies adjacent tiles of A. A warp copies a
-tile, with the rows of B that it multiplies, to a slot of shared memory of its own.
+A block computes 32 rows of C for a slab of columns. Its warps multiply different runs of adjacent tiles of A. A warp
+copies each tile, with the rows of B that the tile needs, to a slot of shared memory of its own.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from ptxgen.families.compressed_tiles.layout import COLUMNS, PIECE, ROWS, WORDS,
 from ptxgen.lowering.kernel_problem import KernelProblem
 
 FIXED_REGISTERS = 68  #: registers per thread besides sums and elements of B
-ENOUGH_REGISTERS = 64  #: with which nothing spills, however many are useful
-MANY_THREADS = 512  #: threads of a block with which a thread may have them
+ENOUGH_REGISTERS = 64  #: with this many registers per thread nothing spills, even if more would be useful
+MANY_THREADS = 512  #: the most threads of a block for which a thread can have these registers
 GROUP = 8  #: columns of the right operand of an MMA instruction
 
 
@@ -33,12 +33,12 @@ class CompressedTilesGeometry(Geometry):
 
 
 def copies_b(p: KernelProblem, c: Any) -> Any:
-    """True if rows of B are copied to shared memory: elements of 2 bytes are else loaded as fragments."""
+    """True if rows of B are copied to shared memory. Otherwise its 2-byte elements are loaded as fragments."""
     return (p.element.bytes == 4) | (c.vec_b > 1) | (c.vector_b == 1)
 
 
 def geometry(p: KernelProblem, c: Any) -> CompressedTilesGeometry:
-    """The geometry of ``c`` on ``p``. ``c``: a configuration, or columns of many."""
+    """The geometry of ``c``, a configuration or columns of many, on ``p``."""
     size = p.element.bytes
     slot = (
         most_pieces(size, c.tile_index) * PIECE

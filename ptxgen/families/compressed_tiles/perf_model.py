@@ -1,4 +1,5 @@
-"""The performance model of compressed_tiles kernels: bytes of memory and of L2, instructions of the tiles, latency."""
+"""The performance model of compressed_tiles kernels, from bytes of memory and of L2, instructions of tiles, and
+latency."""
 
 from __future__ import annotations
 
@@ -17,24 +18,26 @@ from ptxgen.lowering.csr import SparseExtents
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
 
-#: warp instructions of the loop over tiles on sm_90, counted in the machine code of ptxas 13.0: of a tile that is
-#: copied; of a word of the bitmap of 16-bit elements, of others; of a tile of zeros, and of 32 nonzeros that are stored
-#: to it; more of them where elements of B are loaded as fragments
+#: warp instructions of the loop over tiles on sm_90, counted in the machine code of ptxas 13.0: for a copied tile; for
+#: a word of the bitmap of 16-bit elements, and of other elements; for a tile of zeros, and for 32 nonzeros stored to
+#: it; the further instructions if elements of B are loaded as fragments
 PREFETCH = 62.0
 WORD_16, WORD = 6.5, 7.5
 ZEROS, SCATTER = 40.0, 12.0
 GATHER = 70.0
-MORE_16 = 130.0  #: of 16-bit elements, for each group of columns after the first, fitted to times on an H100
-#: share of the issue rate that loops over tiles reach with many warps, and how many warps of a scheduler have 63 % of
-#: it, of 16-bit elements and others: fitted to 16 kernels on an H100 (layers of 4096x4096, N = 1, 8, 16)
+#: further instructions with 16-bit elements for each group of columns after the first, fitted to times on an H100
+MORE_16 = 130.0
+#: the share of the issue rate that loops over tiles reach with many warps; and the number of warps per scheduler that
+#: reach 63 % of that share, for 16-bit elements and for others. Fitted to 16 kernels on an H100 (layers of 4096x4096, N
+#: = 1, 8, 16)
 ISSUED = 0.75
 HIDING_16, HIDING = 3.0, 1.0
-START = 1800.0  #: cycles from the start of a block to its first products, and of the sum of its warps
-ROUND = 900.0  #: cycles from a copy of a tile to its arrival
+START = 1800.0  #: cycles from the start of a block to its first products, plus those of the final sum over its warps
+ROUND = 900.0  #: cycles from the start of a tile's copy to its arrival
 
 
 def work(p: KernelProblem, c: Columns, g: CompressedTilesGeometry, d: Device) -> Work:
-    """Cycles of a multiprocessor for a tile; bytes of B of a tile; tiles in flight of a block."""
+    """The costs of a block: cycles of a multiprocessor for a tile, bytes of B of a tile, tiles in flight."""
     half = p.element.bytes == 2
     groups = ceil_div(c.b_columns, GROUP)
     products = (
@@ -59,12 +62,12 @@ def work(p: KernelProblem, c: Columns, g: CompressedTilesGeometry, d: Device) ->
 
 
 def cell(p: KernelProblem, c: Columns, g: CompressedTilesGeometry, d: Device) -> Cells:
-    """The blocks; nothing else depends on extents."""
+    """The number of blocks; no other number depends on extents."""
     return Cells.of_slabs(g.slabs, g.blocks)
 
 
 def microseconds(p: KernelProblem, d: Device, w: Work, rows: Any, x: Cells, cell: Any) -> Floats:
-    """Microseconds of a launch."""
+    """The predicted microseconds of a launch."""
     e: SparseExtents = p.extents
     blocks, slabs = x.blocks[cell], x.iterations[cell]
     each = float(ceil_div(max(e.k, 1), COLUMNS))  # tiles of 32 rows

@@ -1,1 +1,1 @@
-"""Products by FFMA, DFMA and HFMA2: each thread computes a tile of C from stages in shared memory."""
+"""Kernels of FFMA, DFMA and HFMA2 instructions: each thread computes a tile of C from stages in shared memory."""

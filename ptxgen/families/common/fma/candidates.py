@@ -34,12 +34,12 @@ from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
 from ptxgen.problem.dtypes import dtype
 
-#: the values of each axis that are tried
+#: axis -> the values that are tried
 AXES = searched(axes.AXES)
 CLASS_AXES = {"stages": (3,), "ks": (1,)}
-SMALL = 128 * 128  #: elements of a tile below which lanes are interleaved
-SHALLOW = 64  #: with a greater K, tensor cores are as fast in problems that are not narrow
-#: element size in bytes -> rows or columns of narrow GEMMs; the same of convolutions
+SMALL = 128 * 128  #: lanes are interleaved in tiles of fewer elements than this
+SHALLOW = 64  #: if K is greater, tensor cores are as fast on problems that are not narrow
+#: element size in bytes -> rows or columns up to which a GEMM is narrow; the same limit for convolutions
 NARROW, NARROW_CONV = {1: 0, 2: 0, 4: 0, 8: 64}, 32
 
 
@@ -57,19 +57,21 @@ class FmaSpace(MultistageSpace):
         self.name = name
 
     def neutral(self, p: KernelProblem) -> KernelProblem:
-        """The representative has the depth of kernels without shared memory as its K, if they are candidates."""
+        """The representative of the problem's class. If kernels without shared memory are candidates, its K is their
+        depth."""
         depth = self.unstaged_depth(p)
         return super().neutral(p).with_extents(k=depth) if depth else super().neutral(p)
 
     def is_dominated(self, p: KernelProblem, others: Collection[str]) -> bool:
-        """Tensor cores were as fast in all of 425 measured convolutions and 82 GEMMs of f64 like these, and in
-        all but one of 1,022 GEMMs of 16-bit elements."""
+        """Tensor cores were as fast in all of 425 measured convolutions and 82 measured GEMMs of f64 for which this is
+        true, and in all but one of 1,022 GEMMs of 16-bit elements."""
         narrow = NARROW[p.element.bytes] if plain_sums(p) else NARROW_CONV
         wide = p.k > SHALLOW and min(p.m, p.n) > narrow and not grouped(p)
         return wide and multiplies_by(others, "mma.sync")
 
     def unstaged_depth(self, p: KernelProblem) -> int:
-        """``u`` of the candidates without shared memory, whose loop has one iteration; 0: there are none."""
+        """The ``u`` of candidates without shared memory, whose loop has one iteration; 0: there are no such
+        candidates."""
         return 1 << max(p.k - 1, 0).bit_length() if loads_fragments(p) else 0
 
     def variables(self, p: KernelProblem) -> dict[tuple[str, ...], list[tuple[int, ...]]]:
@@ -79,7 +81,8 @@ class FmaSpace(MultistageSpace):
         return variables
 
     def depths(self, p: KernelProblem) -> tuple[int, ...]:
-        """``u`` of the candidates: of a small K at most the least that has one iteration."""
+        """The values of ``u`` of candidates. If K is small, the greatest is the least value that needs one
+        iteration."""
         unstaged = self.unstaged_depth(p)
         staged = [u for u in self.axes["u"] if not unstaged or u <= max(unstaged, self.axes["u"][0])]
         return tuple(sorted({*staged, unstaged} - {0}))
@@ -89,8 +92,8 @@ class FmaSpace(MultistageSpace):
         return Columns.product(values).replace(family=self.code)
 
     def operand_copy_modes(self, p: KernelProblem, operand: str) -> list[tuple[int, int, int]]:
-        """Triples (cp_async, kmajor_smem, vec) of an operand: cp.async transposes single elements only, K-major rows in
-        shared memory consist of 16-byte chunks, and an MN-major operand has the same layout in shared and global
+        """The triples (cp_async, kmajor_smem, vec) for an operand. cp.async can transpose only single elements; K-major
+        rows in shared memory consist of 16-byte chunks; an MN-major operand has the same layout in shared and global
         memory."""
         first = operand == "a"
         widest = p.vectors[0 if first else 1]
@@ -120,9 +123,9 @@ class FmaSpace(MultistageSpace):
         return shapes.replace(lanes_m=warp_rows(shapes), raster_group=8)
 
     def finalize(self, p: KernelProblem, d: Device, c: Grid) -> Grid:
-        """Interleaves lanes on small tiles, unless a warp has a single row or column of threads. C goes through shared
-        memory where stores from registers would be scalar, if it fits: with a K-major B, and in groups whose rows of C
-        are not aligned to 16 bytes."""
+        """Sets the axes that depend on others. Lanes are interleaved on small tiles, unless a warp has a single row or
+        column of threads. C is stored through shared memory, if it fits, where stores from registers would be scalar:
+        with a K-major B, and in groups whose rows of C are not aligned to 16 bytes."""
         interleave = (c.ml * c.nl < SMALL) & (c.lanes_m > 1) & (c.lanes_m < WARP)
         c = c.replace(
             lane_interleave=interleave, vec_c=p.vectors[2], raster_group=8, column_pairs=int(pairs_columns(p, d))
@@ -137,8 +140,9 @@ class FmaSpace(MultistageSpace):
         return c.replace(epilogue_smem=wanted)
 
     def _without_shared_memory(self, p: KernelProblem, c: Grid, depth: int) -> Grid:
-        """Sets axes of kernels without shared memory: lanes along N, for stores of whole cache lines, the widest loads,
-        and ``u`` of ``depth``; that of the others is one of the axis. Rows with another ``u`` become illegal."""
+        """Sets the axes of kernels without shared memory: lanes along N, for stores of whole cache lines; the widest
+        loads; ``u`` equal to ``depth``. Other kernels have a ``u`` in ``axes``. Rows with any other ``u`` become
+        illegal."""
         unstaged, g = c.stages == 0, geometry(p, c)
         lanes_n = np.minimum(c.nl // c.ns, WARP)
         vec_a, vec_b = (
@@ -155,7 +159,7 @@ class FmaSpace(MultistageSpace):
         )
 
     def changes(self, p: KernelProblem, d: Device, config: Config) -> Iterator[dict[str, int]]:
-        """Also between kernels with and without shared memory, and to the small depths of the latter."""
+        """Adds changes between kernels with and without shared memory, and changes to small depths of the latter."""
         yield from super().changes(p, d, config)
         if loads_fragments(p):
             off = ("cp_async_a", "cp_async_b", "kmajor_smem_a", "kmajor_smem_b", "epilogue_smem", "prefetch_k")
@@ -177,7 +181,8 @@ class FmaSpace(MultistageSpace):
         )
 
     def with_dependent_axes(self, p: KernelProblem, config: Config, changes: dict[str, int]) -> list[Config]:
-        """With the same ``lanes_m``, and with the one that makes the warp tile most nearly square."""
+        """Returns two configurations: one with the same ``lanes_m``, one with the ``lanes_m`` that makes the warp tile
+        most nearly square."""
         [plain] = super().with_dependent_axes(p, config, changes)
         if "lanes_m" in changes:
             return [plain]
@@ -186,11 +191,12 @@ class FmaSpace(MultistageSpace):
 
 
 def adjacent_c(p: KernelProblem, c: Any) -> Any:
-    """Adjacent elements of C that a thread has in registers."""
+    """The number of adjacent elements of a row of C that a thread has in registers."""
     return np.where(kmajor_in_smem(p, c, "b"), 1, np.minimum(16 // staged_bytes(p, c, "b"), c.ns))
 
 
 def width_c(p: KernelProblem, c: Any) -> Any:
-    """Elements of one access of C: at most 16 bytes of sums and, from registers, the adjacent elements of a thread."""
+    """Elements of one access to C: at most 16 bytes of sums; in stores from registers at most the adjacent elements of
+    a thread."""
     vec_c = np.minimum(c.vec_c, 16 // accumulator_bytes(p))
     return np.where(stores_via_smem(p, c), vec_c, np.minimum(vec_c, adjacent_c(p, c)))

@@ -20,47 +20,50 @@ from ptxgen.lowering.kernel_problem import STRIDED, KernelProblem
 from ptxgen.problem.device import Device
 from ptxgen.problem.dtypes import dtype
 
-#: registers that a thread keeps for each row and column of its loads, by addressing
+#: address mode -> registers that a thread keeps for each row and column of its loads
 TABLE_REGISTERS = {STRIDED: 0, TABLE: 1, IM2COL: 2}
 
-#: loads of a thread, and rows (columns) of them, whose addresses and predicates the estimate includes
+#: the estimate of registers counts addresses and predicates for at most this many loads of a thread, and at most this
+#: many rows (columns) of loads
 LOADS, LINES = 16, 4
-F16X2_MARGIN = 5  #: registers kept in reserve for packed f16 arithmetic, or several accumulator sets
-PREDICATE_MARGIN = 10  #: for predicated loads
-KMAJOR_MARGIN = 12  #: for K-major rows of two operands in shared memory
-LDG_MARGIN = 12  #: for operands that pass through registers
-F64_MARGIN = 20  #: further ones, if these are 64-bit
-#: bytes of an element -> registers of loads in flight, for each register that is loaded, where elements are widened
+F16X2_MARGIN = 5  #: registers in reserve for packed f16 arithmetic, or for several accumulator sets
+PREDICATE_MARGIN = 10  #: registers in reserve for predicated loads
+KMAJOR_MARGIN = 12  #: registers in reserve for K-major rows of two operands in shared memory
+LDG_MARGIN = 12  #: registers in reserve for operands that pass through registers
+F64_MARGIN = 20  #: further registers in reserve if these operands have 64-bit elements
+#: bytes of a widened element -> registers of loads in flight per loaded register
 IN_FLIGHT = {1: 5, 2: 2}
 SMALL_K = 16  #: the greatest K for which kernels without shared memory are candidates
-#: arrays that steps read: loads along K, and steps of loads along K and M or N, that ptxas hoists; registers in reserve
+#: for arrays that steps read besides A and B: loads along K that ptxas hoists; steps of loads along K and M or N that
+#: ptxas hoists; registers in reserve
 STEP_LOADS, STEPS_AHEAD, STEP_MARGIN = 8, 4, 18
-#: accumulators of a thread from which steps are so many that ptxas keeps the values of several; their registers
+#: a thread with at least this many accumulators has so many steps that ptxas keeps the values of several; the number of
+#: registers that these take
 STEP_TILE, STEP_VALUES = 128, 64
-FULL_THREADS = 256  #: threads per multiprocessor up to which each can have 255 registers
+FULL_THREADS = 256  #: the most threads per multiprocessor for which each can have 255 registers
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
 class FmaOperandGeometry(OperandGeometry):
-    """A or B in a block. The tile's side is M for A, N for B."""
+    """The geometry of A or B in a block. Its *side* is M for A, N for B."""
 
     name: str  #: a or b
     tile: IntOrColumn  #: elements of the block tile along its side
     thread_tile: IntOrColumn  #: elements of the thread tile along its side
     warp_threads: IntOrColumn  #: threads of a warp along its side
     vec: IntOrColumn  #: elements per global load
-    cp_async: IntOrColumn  #: 1: cp.async copies it, 0: it passes through registers
-    kmajor: bool  #: whether K is contiguous in global memory
-    kmajor_smem: BoolOrColumn  #: whether K is contiguous in shared memory too
-    transposed: BoolOrColumn  #: whether it is transposed on the way to shared memory
+    cp_async: IntOrColumn  #: 1: cp.async copies the operand, 0: it passes through registers
+    kmajor: bool  #: True if K is contiguous in global memory
+    kmajor_smem: BoolOrColumn  #: True if K is contiguous in shared memory, too
+    transposed: BoolOrColumn  #: True if the operand is transposed on the way to shared memory
     row_pitch: IntOrColumn  #: elements from one row to the next in shared memory
     stage_bytes: IntOrColumn  #: bytes of a stage
     row_loads: IntOrColumn  #: adjacent global loads of consecutive lanes along a row
     row_chunks: IntOrColumn  #: chunks of 16 bytes of a K-major row in shared memory, else 0
     element: int  #: bytes of an element in global memory
     bytes: IntOrColumn  #: bytes of an element in shared memory
-    converted: BoolOrColumn  #: whether elements have another type in shared memory
-    chunk: IntOrColumn  #: elements of 16 bytes
+    converted: BoolOrColumn  #: True if elements have another type in shared memory
+    chunk: IntOrColumn  #: elements per 16 bytes
     addressing: str  #: how global memory is addressed: strided, or by offset tables
 
 
@@ -73,26 +76,26 @@ class FmaGeometry(MultistageGeometry):
 
 
 def has_paired_steps(p: KernelProblem) -> bool:
-    """True if a register may have the accumulators of two columns of an inner expression."""
+    """True if a register may hold the accumulators of two columns of an inner expression."""
     return isinstance(p.algebra, InnerExpression) and p.algebra.paired is not None
 
 
 def values_in_register(p: KernelProblem, c: Any) -> Any:
-    """Adjacent columns of C whose accumulators are in one register."""
+    """The number of adjacent columns of C whose accumulators share one register."""
     if has_paired_steps(p):
         return 1 + c.column_pairs
     return 2 if p.accumulator.bytes == 2 else 1
 
 
 def pairs_columns(p: KernelProblem, d: Device) -> bool:
-    """True if there are instructions for the packed steps of a problem."""
+    """True if the device has the instructions for the paired steps of a problem."""
     return step_rate.of_pairs(p.algebra, d) is not None
 
 
 def staged_bytes(p: KernelProblem, c: Any, name: str) -> Any:
-    """Bytes of one element of operand ``name`` in shared memory, which holds the type that is computed with: 16-bit
-    elements that are summed in f32 are stored as f32. If steps are packed, those of A are stored twice, those of B as
-    they are."""
+    """Bytes of one element of operand ``name`` in shared memory, which holds the type of the arithmetic: 16-bit
+    elements that are summed in f32 are stored as f32. If steps are paired, each element of A is stored twice and those
+    of B unchanged."""
     held = dtype(p.held_type(name.upper())).bytes
     if name == "a" or held == 2:
         return held
@@ -121,7 +124,7 @@ def kmajor_global(p: KernelProblem, name: str) -> bool:
 
 
 def kmajor_in_smem(p: KernelProblem, c: Any, name: str) -> Any:
-    """True if K is contiguous in it in shared memory, too."""
+    """True if K is contiguous in operand ``name`` in shared memory."""
     return ((c.kmajor_smem_a if name == "a" else c.kmajor_smem_b) == 1) & kmajor_global(p, name)
 
 
@@ -164,16 +167,16 @@ def operand(p: KernelProblem, c: Any, name: str) -> FmaOperandGeometry:
 
 
 def _lines(x: FmaOperandGeometry, threads: Any, loads: Any) -> Any:
-    """Rows (columns) of A (B) that a thread loads from. ``loads``: its loads."""
+    """The number of rows of A, or columns of B, from which a thread loads. ``loads``: the number of its loads."""
     one = np.maximum(x.row_loads // np.maximum(threads, 1), 1)
     many = np.maximum(x.tile * x.row_loads // np.maximum(threads, 1), 1)
     return np.minimum(loads, where(x.kmajor_smem | x.transposed, many, one))
 
 
 def _early(p: KernelProblem, c: Any, operands: tuple[Any, Any], each: list[Any], threads: Any, packed: Any) -> Any:
-    """Registers that ptxas uses beyond the live values: addresses of many loads that it hoists out of the loop;
-    bounds checks of rows and columns beyond the seven predicate registers; several accumulator sets; early loads of
-    K-major rows, of 64-bit and of 16-bit elements."""
+    """The registers that ptxas uses beyond the live values: for addresses of loads that it hoists out of the loop; for
+    bounds checks beyond the seven predicate registers; for several accumulator sets; for early loads of K-major rows,
+    of 64-bit and of 16-bit elements."""
     loads = sum(n if x.addressing == STRIDED else 0 for x, n in zip(operands, each, strict=True))
     addresses = 2 * np.maximum(loads - LOADS, 0) + 2 * np.maximum(loads - 3 * LOADS // 2, 0)
     bounds = 0
@@ -194,8 +197,8 @@ def _early(p: KernelProblem, c: Any, operands: tuple[Any, Any], each: list[Any],
 
 
 def _reg_margin(c: Any, operands: tuple[Any, Any], each: list[Any], threads: Any, packed: Any, words: int) -> Any:
-    """Registers kept in reserve. Where each thread can have 255, ptxas hoists addresses of loads, above all of loads
-    through offset tables, of predicated loads, and of those that pass through registers."""
+    """The number of registers kept in reserve. If each thread can have 255 registers, ptxas hoists addresses of loads,
+    above all of loads through offset tables, of predicated loads and of loads to registers."""
     a, b = operands
     kmajor_smem, through_registers = a.kmajor_smem | b.kmajor_smem, c.cp_async_a + c.cp_async_b < 2
     table_loads = sum(n if x.addressing != STRIDED else 0 for x, n in zip(operands, each, strict=True))
@@ -214,7 +217,7 @@ def _reg_margin(c: Any, operands: tuple[Any, Any], each: list[Any], threads: Any
 
 
 def counts(p: KernelProblem, c: Any) -> dict[str, Any]:
-    """The numbers of the geometry that depend on tiles, extents and slices alone: threads, tiles and slices of K."""
+    """The geometry that depends only on tiles, extents and slices: threads, tiles and slices of K."""
     group, sum_bytes = c.ml // c.ms * (c.nl // c.ns), accumulator_bytes(p)
     return {
         "group": group,
@@ -226,7 +229,7 @@ def counts(p: KernelProblem, c: Any) -> dict[str, Any]:
 
 
 def geometry(p: KernelProblem, c: Any) -> FmaGeometry:
-    """The geometry of ``c`` on ``p``. ``c``: a configuration, or columns of many."""
+    """The geometry of ``c``, a configuration or columns of many, on ``p``."""
     counted = counts(p, c)
     a, b = operand(p, c, "a"), operand(p, c, "b")
     bytes_ = max(dtype(p.held_type(name)).bytes for name in "AB")
@@ -280,8 +283,8 @@ def geometry(p: KernelProblem, c: Any) -> FmaGeometry:
 
 
 def step_registers(p: KernelProblem, c: Any) -> Any:
-    """Registers of the values that steps compute, of the arrays besides A and B that they read, of indices, and of
-    addresses; none of a product."""
+    """Registers of an inner expression for the values of steps, the arrays that steps read besides A and B, indices and
+    addresses; 0 for a product."""
     if not isinstance(p.algebra, InnerExpression):
         return 0
     sides = {"i": c.ms, "j": c.ns, "k": np.minimum(c.u // np.maximum(c.kl, 1), STEP_LOADS)}
@@ -299,7 +302,7 @@ def step_registers(p: KernelProblem, c: Any) -> Any:
 
 
 def plain_sums(p: KernelProblem) -> bool:
-    """True if it is a product, or a batch, of plain matrices with sums in f32 or f64."""
+    """True if the problem is a product, or a batch of products, of plain matrices with sums in f32 or f64."""
     return (
         p.algebra == PLUS_TIMES
         and not p.sink.shared_tile
@@ -310,22 +313,22 @@ def plain_sums(p: KernelProblem) -> bool:
 
 
 def loads_fragments(p: KernelProblem) -> bool:
-    """True if kernels without shared memory are candidates: K is small."""
+    """True if kernels without shared memory are candidates, because K is small."""
     return plain_sums(p) and p.k <= SMALL_K
 
 
 def widest_load(c: Any, x: FmaOperandGeometry) -> Any:
-    """The most elements of a load: an iteration of K, or the adjacent elements of a thread."""
+    """The most elements of a load of operand ``x``: a K iteration, or the adjacent elements of a thread."""
     return np.minimum(c.u, 16) if x.kmajor else np.minimum(x.chunk, x.thread_tile)
 
 
 def _without_shared_memory(p: KernelProblem, c: Any, g: FmaGeometry) -> FmaGeometry:
-    """``g``, with the numbers of kernels without shared memory where ``stages`` is 0."""
+    """The geometry ``g`` with the numbers of kernels without shared memory where ``stages`` is 0."""
     unstaged = c.stages == 0
     words = p.accumulator.bytes // 4
 
     def operand(x: FmaOperandGeometry) -> tuple[FmaOperandGeometry, Any]:
-        """The operand, and the registers of its loads, elements and pointers."""
+        """The operand's geometry, and the registers for its loads, elements and pointers."""
         lines = x.thread_tile if x.kmajor else ceil_div(x.thread_tile, x.vec)
         loads = lines * (ceil_div(c.u, x.vec) if x.kmajor else c.u)
         held = loads * np.maximum(x.vec * x.element // 4, 1)
@@ -345,13 +348,13 @@ def _without_shared_memory(p: KernelProblem, c: Any, g: FmaGeometry) -> FmaGeome
 
 
 def _part(x: FmaOperandGeometry, thread_tile: Any, lanes: Any) -> Any:
-    """The half of a warp's tile along one side, if it is a half of the thread's tile, else the whole."""
+    """Half of a warp's tile along one side if it corresponds to half of each thread's tile, else the whole."""
     adjacent = where(x.kmajor_smem, 1, np.minimum(x.chunk, thread_tile))
     return lanes * where(thread_tile > adjacent, thread_tile // 2, thread_tile)
 
 
 def warp_rows(c: Any) -> Any:
-    """The ``lanes_m`` that makes the warp tile most nearly square, within the block tile."""
+    """The value of ``lanes_m`` that makes the warp tile most nearly square and keeps it within the block tile."""
     best, score = np.ones_like(c.ms), np.inf
     for lanes_m in (1, 2, 4, 8, 16, 32):
         fits = (c.ml % (lanes_m * c.ms) == 0) & (c.nl % (WARP // lanes_m * c.ns) == 0)

@@ -1,4 +1,5 @@
-"""Layouts: global loads, shared-memory tiles, fragments. Numbers only; templates write the instructions."""
+"""The layouts of FMA kernels: global loads, shared-memory tiles, fragments. Python makes numbers; templates write
+instructions."""
 
 from __future__ import annotations
 
@@ -17,14 +18,14 @@ from ptxgen.expr.value_types import type_of
 from ptxgen.families.common.fma.geometry import FmaOperandGeometry
 from ptxgen.problem.dtypes import Dtype
 
-POINTERS_LIMIT = 4  #: with more loads per thread, each adds a 32-bit offset to one pointer
+POINTERS_LIMIT = 4  #: if a thread has more loads, each adds a 32-bit offset to one shared pointer
 
 
 @dataclass(frozen=True)
 class GlobalLoad:
-    """One of a thread's global loads of a stage. ``mn``, ``k``: elements from the thread's first load; ``offset``:
-    bytes from its address in the stage; ``oob``: the register that holds whether it is outside M or N (predicated
-    bounds), shared by the loads of one row."""
+    """One of a thread's global loads of a stage. ``mn``, ``k``: elements from the thread's first load along M or N and
+    along K; ``offset``: bytes from the first load's address in the stage; ``oob``: the predicate register that is true
+    if the load is outside M or N (predicated bounds); the loads of one row share it."""
 
     index: int
     mn: int
@@ -35,7 +36,7 @@ class GlobalLoad:
 
 @dataclass(frozen=True)
 class FragmentLoad:
-    """One fragment load from shared memory."""
+    """One load of a fragment from shared memory."""
 
     ptx_type: str
     registers: str
@@ -45,12 +46,11 @@ class FragmentLoad:
 class OperandLayout(CopiedTile):
     """How A or B reaches the registers of a thread.
 
-    ``g`` is the operand's part of the geometry (geometry.operand), all integers; ``threads`` of the block, ``depth``
-    U, ``ahead`` whether fragments are read one k ahead, ``steps`` k steps of one thread group, ``held`` the type that
-    fragments have, of 16 bits if a register has a pair of them, or that of a pair (``expr.value_types.PAIRS``) if it
-    has an element twice; a complex element has a register for each part; ``element`` the type in global memory,
-    ``base`` the operand's offset in a stage, ``addressing`` how it is addressed in global memory, ``ld`` its leading
-    dimension.
+    ``g``: the operand's geometry for one configuration; ``threads``: threads of the block; ``depth``: U; ``ahead``:
+    True if fragments are loaded one k step ahead; ``steps``: k steps of one thread group; ``held``: the type of
+    fragments, a 16-bit type if a register has a pair of elements, or a pair type (``expr.value_types.PAIRS``) if it has
+    one element twice; a complex element has a register for each part; ``element``: the type in global memory; ``base``:
+    the operand's offset in a stage; ``addressing``: the address mode; ``ld``: the leading dimension.
     """
 
     swizzled = False
@@ -126,17 +126,17 @@ class OperandLayout(CopiedTile):
         return out
 
     def store_ptr(self, p: GlobalLoad) -> str:
-        """The register with the address of a load's data in the stage that is being filled."""
+        """The register with the shared-memory address at which load ``p`` is stored in the stage being filled."""
         return self.store_ptrs[0][0]
 
     @property
     def limit(self) -> str:
-        """The register with the extent that loads stay inside."""
+        """The register with the extent that bounds the loads."""
         return f"%{self.extent}"
 
     @property
     def edge(self) -> int:
-        """Elements from the last one that a load may start at to the end of the extent."""
+        """Elements from the last place where a load may start to the end of the extent."""
         return 1 if self.kmajor else self.vec
 
     @property
@@ -147,14 +147,14 @@ class OperandLayout(CopiedTile):
 
     @property
     def register(self) -> str:
-        """The type of a register with an element, or a part of it, as it is held; integers are bits."""
+        """The type of a register that holds an element, or a part of one; integers are held as bits."""
         if self.parts > 1:
             return self.dtype.real
         return self.held if self.held in ("f16", "f32", "f64") else f"b{8 * self.bytes}"
 
     def _staging(self) -> None:
-        """``staging``: the registers that global loads fill; ``converted``: the elements to store;
-        ``shared_stores``: the stores, by load."""
+        """Sets ``staging``, the registers that global loads fill; ``converted``, the registers to store;
+        ``shared_stores``, the stores of each load."""
         x, size = self.dtype, self.copy_bytes
         bits = self.packed or self.twice  #: elements stay as they are
         narrow, halves = x.integer and x.bytes < 4 and not bits, x.bytes == 2 and self.vec > 1
@@ -185,14 +185,14 @@ class OperandLayout(CopiedTile):
         self.shared_stores = [self._stores_of(p) for p in self.loads]
 
     def in_word(self, index: int, j: int) -> tuple[str, int]:
-        """The pair (register, first bit) of narrow integer ``j`` of load ``index``."""
+        """The place of narrow integer ``j`` of load ``index``: register and first bit."""
         bit = j * self.dtype.bits
         return self.staging[index, bit // 32], bit % 32
 
     @cached_property
     def cast_elements(self) -> list[list[tuple[str, str, str, int]]]:
-        """The tuple (element to store, its value before a cast, word and first bit of a narrow integer) of each
-        load."""
+        """For each load, its elements as tuples: register to store, register before a cast, word and first bit of a
+        narrow integer."""
         loads = []
         for p in self.loads:
             elements = []
@@ -209,11 +209,11 @@ class OperandLayout(CopiedTile):
 
     @property
     def group_elements(self) -> int:
-        """Elements of the rows of K of a thread group in a stage."""
+        """Elements of a stage that belong to the rows of K of one thread group."""
         return self.steps * self.row
 
     def cast(self, to: str, value: str, guard: str) -> list[str]:
-        """The instructions that cast an element in a register to the type that is held."""
+        """The instructions that cast an element in a register to the type of fragments."""
         read = variable("element", self.read_type)
         known, used = {read: value}, Temporaries()
         return statements([node("cast", self.held, read)], known, [to], sm=OLDEST, temporaries=used, guard=guard).lines
@@ -237,20 +237,20 @@ class OperandLayout(CopiedTile):
     # ---- fragments
 
     def offset(self, i: int) -> int:
-        """Rows (or columns) of C between element ``i`` of the thread's tile and its first."""
+        """Rows (or columns) of C from the first element of the thread's tile to element ``i``."""
         return i // self.contiguous * self.warp * self.contiguous + i % self.contiguous
 
     def buffer(self, k: int) -> int:
-        """Which of the fragment buffers holds step ``k``."""
+        """The number of the fragment buffer that holds step ``k``."""
         return (k // self.chunk if self.kmajor_smem else k) % 2 if self.prefetches else 0
 
     @property
     def has_halves(self) -> bool:
-        """True if the first half of the fragment loads has the first half of the rows (or columns) of a thread."""
+        """True if the first half of the fragment loads brings the first half of a thread's rows (or columns)."""
         return self.thread > self.contiguous
 
     def fragment_loads(self, k: int, buffer: int) -> list[FragmentLoad]:
-        """The fragment loads of step ``k``; none where an earlier step's already brought it."""
+        """The fragment loads of step ``k``; empty if a load of an earlier step has already brought its elements."""
         if self.kmajor_smem:
             if k % self.chunk:
                 return []
@@ -265,7 +265,7 @@ class OperandLayout(CopiedTile):
         return self._loads_at(self.fragment_ptrs[0], k, buffer)
 
     def _loads_at(self, pointer: str, k: int, buffer: int) -> list[FragmentLoad]:
-        """The fragment loads of a step that is ``k`` rows after a pointer; rows are along M or N."""
+        """The fragment loads of the step that is ``k`` rows after ``pointer``, for rows along M or N."""
         n = self.contiguous
         per = n * self.parts // (2 if self.packed else 1)
         return [
@@ -278,19 +278,21 @@ class OperandLayout(CopiedTile):
         ]
 
     def _kmajor_address(self, k: int, i: int) -> str:
-        """16-byte chunk q of row mn is stored at chunk q ^ (mn >> shift): a column is read without conflicts."""
+        """The address of row ``i`` of the thread at step ``k``. Chunk q of row mn is stored at chunk q ^ (mn >> shift),
+        so that reading a column has no bank conflicts."""
         q = k // self.chunk ^ self._chunk_of(i)
         return f"{self.fragment_ptrs[q]}+{self.offset(i) * self.depth * self.bytes}"
 
     def _chunk_of(self, i: int) -> int:
-        """The bits by which the swizzle of row ``i`` of the thread's differs from that of its first row."""
+        """The swizzle bits of row ``i`` of the thread relative to those of its first row."""
         return (self.offset(i) >> self.swizzle_shift) & self.swizzle_q - 1
 
     # ---- one step of stage 0
 
     @cached_property
     def swizzles(self) -> list[int]:  # type: ignore[override]
-        """The values that are combined with the number of an element of K to address it, by the rows of a thread."""
+        """The values that are xored with the index along K to address an element, one for each distinct swizzle of a
+        thread's rows."""
         return sorted({self._swizzle(i) for i in range(self.thread)}) if self.kmajor_smem else [0]
 
     def _swizzle(self, i: int) -> int:
@@ -298,12 +300,12 @@ class OperandLayout(CopiedTile):
 
     @cached_property
     def step_ptrs(self) -> Tile:
-        """The shared-memory addresses of a step that is not a constant."""
+        """The registers with the shared-memory addresses of a step whose number is not a constant."""
         return Tile(f"step_ptr_{self.name}", "b32", (len(self.swizzles),))
 
     @property
     def step_loads(self) -> list[FragmentLoad]:
-        """The loads of a step at ``step_ptrs`` into the registers of step 0."""
+        """The fragment loads of the step at ``step_ptrs``, into the registers of step 0."""
         if not self.kmajor_smem:
             return self._loads_at(self.step_ptrs[0], 0, 0)
         return [
@@ -316,7 +318,7 @@ class OperandLayout(CopiedTile):
         ]
 
     def element(self, i: int, k: int, part: int = 0) -> str:
-        """The register with element ``i`` of step ``k`` (not packed), or with a part of it."""
+        """The register with element ``i`` of step ``k`` (if elements are not packed), or with part ``part`` of it."""
         b, n = self.buffer(k), self.parts
         if self.kmajor_smem:
             return self.fragment[b, i, k % self.chunk * n + part]
@@ -324,13 +326,13 @@ class OperandLayout(CopiedTile):
 
     @property
     def moved_step_ptrs(self) -> list[str]:
-        """The registers of ``step_ptrs`` that move on to the next row; the others are computed anew."""
+        """The registers of ``step_ptrs`` that are advanced to the next row; the others are recomputed."""
         return [] if self.kmajor_smem else self.step_ptrs.all
 
 
 def fits_32bit_offsets(x: Any, ld: int) -> bool:
-    """True if 32 bits hold the offset in bytes of every load of a stage of operand ``x`` from the block's first
-    element, at a leading dimension of ``ld``."""
+    """True if the byte offset of every load of a stage of operand ``x`` from the block's first element fits 32 bits.
+    ``ld``: the leading dimension."""
     last = (x.tile - 1) * ld + x.depth if x.kmajor else (x.depth - 1) * ld + x.tile
     return bool(last * x.global_bytes < 1 << 32)
 

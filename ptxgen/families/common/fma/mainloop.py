@@ -1,4 +1,4 @@
-"""The main loop of an FMA kernel: accumulators, the order of products, lanes of a warp."""
+"""The main loop of an FMA kernel: accumulators, order of multiply-adds, lanes of a warp."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from ptxgen.lowering.algebra import Vector
 from ptxgen.lowering.complex_product import ComplexProduct
 from ptxgen.problem.dtypes import dtype
 
-#: the schedule's template
+#: the template of the schedule
 KERNEL = "kernel/multistage.mako"
 
 
 class ThreadTile:
-    """The tile of C of a thread: accumulators, the order of products, lanes of a warp. ``packed``: whether accumulators
-    are pairs of columns, of 16 bits each."""
+    """A thread's tile of C: accumulators, order of multiply-adds, lanes of the warp. ``packed``: True if an accumulator
+    register holds 16-bit sums of two columns."""
 
     config: Config
     arithmetic: Arithmetic
@@ -56,11 +56,11 @@ class ThreadTile:
 
     @property
     def ks(self) -> int:
-        """Sets of accumulators."""
+        """The number of accumulator sets."""
         return self.config.ks
 
     def set_of(self, k: int) -> int:
-        """Which set of accumulators step ``k`` adds to."""
+        """The number of the accumulator set to which step ``k`` adds."""
         return k % self.ks
 
     @cached_property
@@ -75,23 +75,23 @@ class ThreadTile:
 
     @cached_property
     def pairs(self) -> Tile:
-        """The elements of A, each duplicated in a pair."""
+        """The registers that hold an element of A twice, as a pair."""
         return Tile("dup_a", "b32", (self.ms,))
 
     @cached_property
     def products(self) -> list[tuple[int, int]]:
-        """The pair (row, column or pair of columns) of each multiply-add of a step, in order."""
+        """For each multiply-add of a step, in order: its row, and its column or pair of columns."""
         return products(self.ms, self.ns // 2 if self.packed else self.ns, self.config.mma_order)
 
     def products_of(self, part: TilePart) -> list[tuple[int, int]]:
-        """The same of a part of the tile."""
+        """The entries of ``products`` in a part of the tile."""
         if (part.a, part.b) == (1, 1):
             return self.products
         columns = self.ns // 2 if self.packed else self.ns
         return products(self.ms // part.a, columns // part.b, self.config.mma_order)
 
     def fmas(self, k: int, part: TilePart) -> list[tuple[str, str, str]]:
-        """Triples (sum, element of A, element of B) of the multiply-adds of step ``k`` of a part of the tile."""
+        """The registers (sum, element of A, element of B) of each multiply-add of step ``k`` in a part of the tile."""
         s, acc = self.set_of(k), self.acc
         rows = [self.a.element(i, k) for i in range(self.ms)]
         columns = [self.b.element(j, k) for j in range(self.ns)]
@@ -104,16 +104,16 @@ class ThreadTile:
         return negations + [f"fma.rn.{ptx_type} {sum}, {a}, {b}, {sum};" for sum, a, b in self.fmas(k, part)]
 
     def negations(self, k: int, part: TilePart) -> list[tuple[str, str]]:
-        """Pairs (register, what it has negated) of what the multiply-adds of step ``k`` take so."""
+        """The pairs (destination, source) of the negations that the multiply-adds of step ``k`` need."""
         return []
 
     def pair_fmas(self, k: int, part: TilePart) -> list[tuple[str, str, str]]:
-        """Triples (sums, pair of A, pair of B) of the multiply-adds of pairs of columns."""
+        """The registers (sums, pair of A, pair of B) of each multiply-add of step ``k`` on pairs of columns."""
         s, b = self.set_of(k), self.b.buffer(k)
         return [(self.acc[s, i, j], self.pairs[i], self.b.fragment[b, j]) for i, j in self.products_of(part)]
 
     def pair_selections(self, k: int, part: TilePart) -> list[tuple[str, str, str]]:
-        """Triples (pair, word of A, selector) of the elements of A, each duplicated in a pair."""
+        """For each element of A: (destination pair, source word, prmt selector) of its duplication into a pair."""
         a = self.a.buffer(k)
         return [
             (self.pairs[i], self.a.fragment[a, i // 2], "0x3232" if i % 2 else "0x1010")
@@ -122,12 +122,12 @@ class ThreadTile:
 
     @cached_property
     def row_sums(self) -> list[list[str]]:
-        """The sums of each row of a thread, or its pairs, in the first set."""
+        """For each row of the thread, its registers of sums, or of pairs of sums, in the first set."""
         return [[self.acc[0, i, j] for j in range(self.acc.shape[2])] for i in range(self.ms)]
 
     @cached_property
     def further_row_sums(self) -> list[list[tuple[str, str]]]:
-        """The pair (sum of the first set, sum of another) of each row of a thread, set by set."""
+        """For each further set and row, the register pairs (sum of the first set, sum of this set)."""
         return [
             [(self.acc[0, i, j], self.acc[s, i, j]) for s in range(1, self.ks) for j in range(self.acc.shape[2])]
             for i in range(self.ms)
@@ -139,7 +139,7 @@ class ThreadTile:
 
     @property
     def half_lane_n_mask(self) -> int:
-        """The bits of half of the lanes along N."""
+        """The mask of the lane bits that number half of the lanes along N."""
         return (1 << self.bits_n - 1) - 1
 
     @property
@@ -181,13 +181,13 @@ class ThreadTile:
 
     @property
     def interleaved(self) -> bool:
-        """True if the bits of a lane's number alternate between N and M."""
+        """True if the bits of a lane number alternate between N and M."""
         return bool(self.config.lane_interleave) and all(bits > 0 for bits in lane_bits(self.warp_m))
 
 
 @dataclass(frozen=True)
 class FmaMainloop(ThreadTile, MultistageMainloop):
-    """Scalar multiply-adds of FP32 or FP64, or of pairs of f16."""
+    """The main loop of scalar multiply-adds in f32 or f64, or of packed multiply-adds on pairs of f16."""
 
     a: OperandLayout
     b: OperandLayout
@@ -216,13 +216,14 @@ class FmaMainloop(ThreadTile, MultistageMainloop):
 
 @dataclass(frozen=True)
 class ComplexMainloop(FmaMainloop):
-    """Multiply-adds of complex numbers: of each element of A, B and the sums there is a register for each part."""
+    """The main loop of complex multiply-adds. Each element of A, B and the sums has a register for its real part and
+    one for its imaginary part."""
 
     algebra: ComplexProduct
 
     @cached_property
     def negated(self) -> Tile:
-        """Parts of the elements of A that multiply-adds take negated; ptxas makes them signs of operands."""
+        """The negated parts of elements of A; ptxas turns these negations into operand signs."""
         return Tile("negated", self.arithmetic.type, (len(self.algebra.negated), self.ms))
 
     def negations(self, k: int, part: TilePart) -> list[tuple[str, str]]:
@@ -246,8 +247,8 @@ class ComplexMainloop(FmaMainloop):
 
 @dataclass(frozen=True)
 class StepArray:
-    """An array besides A and B that each step reads. ``ms``, ``ns``: the thread's rows and columns; ``steps``: of an
-    iteration. Elements that do not change along K are loaded before the loop, others in each step."""
+    """An array that each step reads besides A and B. ``ms``, ``ns``: rows and columns of the thread; ``steps``: steps
+    of an iteration. Elements that do not change along K are loaded before the loop, the others in each step."""
 
     vector: Vector
     ms: int
@@ -260,7 +261,7 @@ class StepArray:
 
     @property
     def axes(self) -> str:
-        """Its one or two axes, as it is stored."""
+        """The one or two axes of the array in the order of storage."""
         return self.vector.axis
 
     @property
@@ -273,12 +274,12 @@ class StepArray:
 
     @property
     def access(self) -> str:
-        """The type of a load."""
+        """The PTX type of a load."""
         return load_type(self.vector.element.type)
 
     @property
     def offsets(self) -> range:
-        """The offset of each element along K, up to those of the next iteration."""
+        """The offsets of the elements along K, including those of the next iteration."""
         return range(0, (self.steps << 16) * self.bytes, self.bytes)
 
     @property
@@ -287,17 +288,17 @@ class StepArray:
 
     @property
     def rows(self) -> int:
-        """Rows of the thread that have elements of their own."""
+        """The number of rows of the thread that have different elements."""
         return self.ms if "i" in self.axes else 1
 
     @property
     def columns(self) -> int:
-        """Columns of the thread that have elements of their own."""
+        """The number of columns of the thread that have different elements."""
         return self.ns if "j" in self.axes else 1
 
     @cached_property
     def tile(self) -> Tile:
-        """The registers: of the array along K alone for each step of an iteration."""
+        """The registers of the array. An array along K alone has registers for each step of an iteration."""
         count = self.steps if self.axes == "k" else self.rows * self.columns
         return Tile(f"{self.name}_", register_class(self.vector.element.type), (count,))
 
@@ -309,19 +310,19 @@ class StepArray:
 
     @property
     def elements(self) -> list[tuple[str, list[str]]]:
-        """The tuple (register, its indices, the outer first) of each element of a step."""
+        """For each element of a step: its register and the registers of its indices, the outer one first."""
         pairs = itertools.product(range(self.rows), range(self.columns))
         return [(self.register(0, i, j), [_INDEX[axis].format(i=i, j=j) for axis in self.axes]) for i, j in pairs]
 
 
-#: the registers with the indices of a thread's elements, by axis
+#: axis -> register with the index of an element
 _INDEX = {"i": "%step_i{i}", "j": "%step_j{j}", "k": "%step_k"}
 
 
 @dataclass(frozen=True)
 class StepMainloop(FmaMainloop):
-    """The reduction of an expression over K, by scalar instructions, or those of pairs of columns. ``reducer``: that of
-    accumulators; that of the plan has the type that results are extended to."""
+    """The main loop that reduces an expression over K by scalar instructions, or by instructions on pairs of columns.
+    ``reducer``: the algebra of the accumulators; the algebra of the plan has the type to which results are extended."""
 
     reducer: ExpressionReducer
 
@@ -329,7 +330,7 @@ class StepMainloop(FmaMainloop):
 
     @property
     def peels_remainder(self) -> bool:  # type: ignore[override]
-        """True if steps beyond K must have no effect: zeros there change the result, or arrays along K end."""
+        """True if the last iteration must skip steps beyond K: zeros would change the result, or arrays along K end."""
         return self.checks_bounds and (self.reducer.guarded or any(x.along_k for x in self.arrays))
 
     @cached_property
@@ -339,22 +340,22 @@ class StepMainloop(FmaMainloop):
 
     @property
     def fixed_arrays(self) -> list[StepArray]:
-        """Those that do not change along K."""
+        """The arrays of ``arrays`` that do not change along K."""
         return [x for x in self.arrays if not x.along_k]
 
     @property
     def k_vectors(self) -> list[StepArray]:
-        """Those along K alone."""
+        """The arrays of ``arrays`` along K alone."""
         return [x for x in self.arrays if x.axes == "k"]
 
     @property
     def k_matrices(self) -> list[StepArray]:
-        """Those along K and M or N."""
+        """The arrays of ``arrays`` along K and along M or N."""
         return [x for x in self.arrays if x.along_k and len(x.axes) > 1]
 
     @cached_property
     def indices(self) -> list[str]:
-        """The indices i, j and k that steps, or addresses of their arrays, need."""
+        """Those of the indices i, j, k that steps, or the addresses of their arrays, use."""
         read = {
             *variables(*self.reducer.algebra.next),
             *(axis for x in self.arrays if x.axes != "k" for axis in x.axes),
@@ -363,17 +364,17 @@ class StepMainloop(FmaMainloop):
 
     @property
     def rows(self) -> list[int]:
-        """The rows of the thread, from its first."""
+        """The rows of the thread, counted from its first row."""
         return [self.a.offset(i) for i in range(self.ms)]
 
     @property
     def columns(self) -> list[int]:
-        """The columns of the thread, from its first."""
+        """The columns of the thread, counted from its first column."""
         return [self.b.offset(j) for j in range(self.ns)]
 
     @cached_property
     def best(self) -> Tile | None:
-        """The value at the position of each accumulator; None: accumulators are no positions."""
+        """The registers with the best value of each accumulator of argmin or argmax; None for other reductions."""
         state = self.reducer.algebra.state
         return None if state is None else Tile("best", register_class(state.type), self.acc.shape)
 
@@ -392,7 +393,7 @@ class StepMainloop(FmaMainloop):
 
     @cached_property
     def _step_pattern(self) -> str:
-        """The instructions of a step, with places for registers in the order of ``step_lines``."""
+        """The instructions of a step as a format string; ``step_lines`` fills in the registers."""
         algebra = self.reducer.algebra
         indices = [variable(axis, "s32") for axis in self.indices]
         leaves = [algebra.a, algebra.b, *(x.vector.element for x in self.arrays), *indices]
@@ -413,7 +414,7 @@ class StepMainloop(FmaMainloop):
 
 
 def mainloop(plan: Plan, geometry: FmaGeometry) -> FmaMainloop:
-    """The main loop of scalar multiply-adds of a plan, with its operands."""
+    """The FMA main loop of a plan, with its operands."""
     p, c, g = plan.problem, plan.config, geometry
     steps, ahead = int(g.uk), bool(c.fragment_prefetch)
     common = (plan.threads, c.u, steps, ahead)

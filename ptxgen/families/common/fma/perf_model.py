@@ -21,7 +21,7 @@ __all__ = ["cell", "microseconds", "work"]
 
 
 def _fragment_loads(x: FmaOperandGeometry) -> tuple[Any, Any]:
-    """The pair (instructions, wavefronts) by which one warp loads the fragments of one k from shared memory."""
+    """The instructions, and the shared-memory wavefronts, by which one warp loads the fragments of one k."""
     wide = np.minimum(x.thread_tile * x.bytes, 16)
     count = np.where(x.kmajor_smem, x.thread_tile * x.bytes / 16, np.maximum(x.thread_tile * x.bytes / 16, 1))
     wide = np.where(x.kmajor_smem, 16, wide)
@@ -30,7 +30,7 @@ def _fragment_loads(x: FmaOperandGeometry) -> tuple[Any, Any]:
 
 
 def _stage_stores(x: FmaOperandGeometry) -> tuple[Any, Any]:
-    """The pair (warp instructions, wavefronts) by which a block stores one stage of an operand to shared memory."""
+    """The warp instructions, and the shared-memory wavefronts, by which a block stores one stage of an operand."""
     loads, elements = x.loads / WARP, x.loads * x.vec / WARP
     through = np.where(x.transposed, loads + elements, 2 * loads)
     instructions = np.where(x.cp_async == 1, loads, through)
@@ -39,7 +39,7 @@ def _stage_stores(x: FmaOperandGeometry) -> tuple[Any, Any]:
 
 
 def _copy_cycles(x: FmaOperandGeometry) -> Any:
-    """Cycles of the load/store unit in which a block copies one stage of an operand, counted by instruction."""
+    """Cycles of the load/store unit for a block's copy of one stage of an operand, counted by instruction."""
     loads, access = x.loads / WARP, x.vec * x.element
     asynchronous = loads * np.where(access < 16, perf_costs.CP_ASYNC_L1, perf_costs.CP_ASYNC_L2)
     loaded = perf_costs.LDG + perf_costs.LDG_WORD * np.maximum(access / 4 - 1, 0)
@@ -50,8 +50,8 @@ def _copy_cycles(x: FmaOperandGeometry) -> Any:
 
 
 def _step(p: KernelProblem, c: Columns, d: Device) -> tuple[Any, Any, Any]:
-    """The triple (instructions that compute the steps of a register, issue slots that they take more, steps per
-    clock)."""
+    """Three values for a step: the instructions that compute a register's steps, their issue slots beyond one each, and
+    the steps per clock."""
     step = step_rate.instructions(p, d)
     pairs = step_rate.of_pairs(p.algebra, d)
     if pairs is None:

@@ -25,7 +25,7 @@ from ptxgen.problem.device import Device
 
 
 def _loads_divide(g: FmaGeometry, x: FmaOperandGeometry) -> Any:
-    """True if each thread's loads have the same offsets from its first load in every thread."""
+    """True if the loads of every thread have the same offsets from the thread's first load."""
     threads, row_loads = np.maximum(g.threads, 1), np.maximum(x.row_loads, 1)
     rows = np.maximum(threads // row_loads, 1)
     single = x.loads <= threads
@@ -71,20 +71,23 @@ def _pairs(p: KernelProblem, c: Any, g: FmaGeometry | None, d: Device) -> str:
 
 
 def _cp_async(d: Device, x: FmaOperandGeometry) -> Any:
-    """cp.async copies 4, 8 or 16 bytes without conversion; a transposed operand element by element."""
+    """True if cp.async can copy the operand: in 4, 8 or 16 bytes without conversion, and by single elements if it
+    transposes."""
     size = x.vec * x.element
     copies = (size >= 4) & (size <= 16) & np.logical_not(x.converted) & d.has_async_copy
     return (x.cp_async == 0) | (copies & (np.logical_not(x.transposed) | (x.vec == 1)))
 
 
 def _kmajor_smem(c: Any, g: FmaGeometry, x: FmaOperandGeometry) -> Any:
-    """Rows along K are swizzled by chunks of 16 bytes: 2, 4 or 8 chunks in a row, and whole ones per thread group."""
+    """True if K-major rows in shared memory can be swizzled: a row has 2, 4 or 8 chunks of 16 bytes, and each thread
+    group has whole chunks."""
     chunks = np.isin(c.u // x.chunk, (2, 4, 8)) & (g.uk % x.chunk == 0)
     return x.kmajor & (x.bytes >= 4) & chunks & (x.vec <= x.chunk)
 
 
 def _loads_fragments(p: KernelProblem, c: Any, g: FmaGeometry) -> Any:
-    """True if a kernel without shared memory has no axis of shared memory, and loads that a thread can use."""
+    """True if a configuration without shared memory uses no axis of shared memory, and a thread can use the elements of
+    its loads."""
     unset = ("cp_async_a", "cp_async_b", "kmajor_smem_a", "kmajor_smem_b", "epilogue_smem", "prefetch_k")
     off = reduce(and_, (getattr(c, name) == 0 for name in (*unset, "fragment_prefetch", "deferred_sts")))
     loads = (c.vec_a <= widest_load(c, g.a)) & (c.vec_b <= widest_load(c, g.b))
