@@ -1,4 +1,4 @@
-"""From a problem and a configuration to the plan that their family chooses."""
+"""The plan of a problem and a configuration, which the configuration's family chooses."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from ptxgen.problem.registry import Problem
 
 
 def plan_for(problem: Problem, config: Config, device: Device) -> Plan:
-    """The plan of ``config`` for problems like ``problem`` on ``device``. ConfigError: it breaks a rule."""
+    """The plan of ``config`` for ``problem`` and problems of its class on ``device``. ConfigError: ``config`` breaks a
+    rule."""
     family = registry.of(config)
     p = family.form(lower(problem))
     require(p, config, device)
@@ -29,11 +30,11 @@ def plan_for(problem: Problem, config: Config, device: Device) -> Plan:
 def mixed_plan_for(
     problem: Problem, configs: Sequence[Config], device: Device, most_registers: int, grid: bool = False
 ) -> MixedTiles:
-    """The kernel in which each item of the list ``problem`` has the tile of one of ``configs``, which are of one
-    family.
+    """The kernel in which each item of the list ``problem`` has the tile of one of ``configs``. All ``configs`` are of
+    one family.
 
-    ``most_registers``: per thread; ``grid``: its grid is that of the largest item. ConfigError: a configuration breaks
-    a rule; LaunchError: the family has no such kernel.
+    ``most_registers``: upper limit of registers per thread; ``grid``: True if the grid is that of the largest item.
+    ConfigError: a configuration breaks a rule. LaunchError: the family has no such kernel.
     """
     family = registry.of(configs[0])
     if family.mixed_tiles is None:

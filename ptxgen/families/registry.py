@@ -27,16 +27,17 @@ if TYPE_CHECKING:
 
 
 class PerformanceModel(Protocol):
-    """The analytic model of a family: a module or an object with these functions. ``c`` are columns of one family."""
+    """The performance model of a family: a module or an object with these functions. ``c`` are columns of one
+    family."""
 
     def work(self, p: KernelProblem, c: Any, g: Any, d: Device) -> Any:
-        """The cost of one block of each configuration."""
+        """The cost of one block of each configuration, whatever the extents."""
 
     def cell(self, p: KernelProblem, c: Any, g: Any, d: Device) -> Any:
-        """The numbers that depend on extents and slices of K."""
+        """The numbers that depend on extents and K slices."""
 
     def microseconds(self, p: KernelProblem, d: Device, w: Any, rows: Any, x: Any, cell: Any) -> Any:
-        """The time of rows ``rows`` of ``w`` with the slices ``cell`` of ``x``."""
+        """The predicted microseconds of the rows ``rows`` of ``w``, with the entries ``cell`` of ``x``."""
 
 
 def prepared_operands(p: KernelProblem, c: Any) -> tuple[Preparation, ...]:
@@ -44,41 +45,43 @@ def prepared_operands(p: KernelProblem, c: Any) -> tuple[Preparation, ...]:
     return tuple(x.prepared for x in p.operands if x.prepared is not None)
 
 
-#: a problem, and configurations of it
+#: (problem, configurations of it)
 Probe = tuple[KernelProblem, tuple[config.Config, ...]]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Family:
-    """One kernel family. If its blocks compute tiles of M by N, with slices of K, it is a ``TileFamily``.
+    """One kernel family. A family whose blocks compute tiles of M by N, with K slices, is a ``TileFamily``.
 
-    ``axes``: its axes, which are all that its configurations have. ``geometry(p, c)``: threads, tiles,
-    shared memory, registers. ``rules``: the rows of the rule table that hold for it alone. ``candidates``: a
-    ``common.candidates.CandidateSpace``. ``model``: its performance model. ``plan(p, c)``: the plan class for a problem
-    and a configuration; families of the package import it on first use.
-
-    ``provides``: its capabilities: the access modes that it reads (strided, offset_table, im2col, …), those that it
-    writes (with _output), the algebras that it computes, the sinks that it has; split_items: several of its blocks can
-    split K of an item of a list. It computes the problems that need nothing else.
-    ``counts(p, c)``: the numbers of its geometry, by name, that take little time to compute; ``geometry`` has the same.
-    ``grouped_model``: the performance model of groups, None:
-    ``model``. ``calibrated(p)``: whether the performance model alone ranks
-    configurations of ``p`` until a model is trained on groups: it has terms that other measurements do not correct.
-    ``training_class(p)``: a name under which measurements of problems like ``p`` are counted, besides that of the
-    family, because trees that saw only others do not rank them; empty: none.
-    ``features``: features of the model besides the axes, or that the family fills from another axis than the one with
-    the feature's name; name -> values of columns ``c``.
-    ``exact_integers``: integers whose sums are exact in the type of sums give exact results. False: transforms round.
-    ``native(p, d)``: whether it has a kernel for ``p`` whose instructions multiply elements that the instructions of
-    other families convert on ``d`` first.
-    ``preparations(p, c)``: those whose arrays its kernels read, ``preparation_axes``: the axes that they depend on.
-    ``probes()``: points whose features a model that was trained on the family must see as it did then.
-    ``mixed_tiles(p, configs, d, most_registers, grid)``: the kernel, with so many registers per thread at most, in
-    which each item of a list has the tile of one of ``configs``; the grid is that of the largest item if ``grid``.
-    None: it has no such kernel.
-    ``scope``: the problems that it computes, in words, if its capabilities do not tell enough.
-    ``published``: the name of the published method that it implements; ``bench --baseline`` compares with it.
-    ``instructions``: the PTX instructions of its products; several: axes or types choose one.
+    - ``axes``: its axes; a configuration of the family has these and no others.
+    - ``geometry(p, c)``: threads, tiles, shared memory, registers. ``counts(p, c)``: those of its numbers that are
+      cheap to compute, by name.
+    - ``rules``: the rules that hold for this family alone.
+    - ``candidates``: a ``common.candidates.CandidateSpace``.
+    - ``model``: the performance model; ``grouped_model``: that of groups, None: ``model``.
+    - ``plan(p, c)``: the plan class for a problem and a configuration; families of the package import it on first use.
+    - ``provides``: its capabilities: accesses that it reads (strided, offset_table, im2col, …), accesses that it writes
+      (with _output), algebras, sinks; split_items: several blocks can split K of an item of a list. It computes the
+      problems that need nothing else.
+    - ``calibrated(p)``: True if the performance model alone ranks configurations of ``p`` until the model is trained on
+      groups, because it has terms that other measurements do not correct.
+    - ``training_class(p)``: the name of a class of problems whose measurements are counted apart, because trees that
+      saw only other problems do not rank them; empty: none.
+    - ``features``: name -> values of columns ``c``, for features that are not axes, or that the family computes from
+      another axis than the one with the feature's name.
+    - ``exact_integers``: True if integers whose sums are exact in the type of sums give exact results; False:
+      transforms round.
+    - ``native(p, d)``: True if it has a kernel for ``p`` whose instructions multiply the elements directly, while other
+      families convert them on ``d`` first.
+    - ``preparations(p, c)``: preparations whose arrays its kernels read; ``preparation_axes``: the axes on which they
+      depend.
+    - ``probes()``: points whose features must be the same as when a model was trained on the family.
+    - ``mixed_tiles(p, configs, d, most_registers, grid)``: the kernel, with at most this many registers per thread, in
+      which each item of a list has the tile of one of ``configs``; ``grid``: True if the grid is that of the largest
+      item. None: it has no such kernel.
+    - ``scope``: the problems that it computes, in words, if its capabilities do not say enough.
+    - ``published``: the name of the published method that it implements; ``bench --baseline`` compares with it.
+    - ``instructions``: the PTX instructions of its products; if several, axes or types choose one.
     """
 
     name: str
@@ -105,21 +108,21 @@ class Family:
     published: str = ""
 
     def form(self, p: KernelProblem) -> KernelProblem:
-        """The form of a problem that its kernels compute, to which geometry, rules, candidates and performance model
-        apply."""
+        """The form of a problem that the family's kernels compute; geometry, rules, candidates and performance model
+        apply to this form."""
         return p.form(self.provides)
 
     def computes(self, p: KernelProblem) -> bool:
-        """True if it provides what a form of the problem needs."""
+        """True if the family provides all that a form of the problem needs."""
         return self.form(p).needs <= self.provides
 
     def modelled(self, p: KernelProblem) -> KernelProblem:
-        """The problem whose features and lower bound the model reads for its kernels: its form if that has other
-        extents, as a product of the dense matrix; else ``p``."""
+        """The problem from which the model reads features and lower bound for the family's kernels: the form if its
+        extents are of another type, as those of a product with the dense matrix; else ``p``."""
         form = self.form(p)
         return form if type(form.extents) is not type(p.extents) else p
 
-    #: whether the common rules of tiles hold for it
+    #: True if the common rules of tiles hold for the family
     tiles: ClassVar[bool] = False
 
     @property
@@ -130,54 +133,56 @@ class Family:
     # ---- features of the model
 
     def column(self, c: Any, name: str) -> Any:
-        """The values of an axis, or of another feature, of columns ``c`` of this family. A family may compute it from
-        other axes; if it has no such axis, the value is the axis's default, or 0."""
+        """The values of an axis, or of another feature, for columns ``c`` of this family. A family may compute them
+        from other axes. If it has no such axis, the value is the axis's default, or 0."""
         if name in self.features:
             return self.features[name](c)
         return c.column(name) if name in config.AXIS else 0
 
     def own_features(self, p: KernelProblem, c: Any, g: Any, w: Any, d: Device) -> Mapping[str, Any]:
-        """Features of configurations alone, besides their axes and those that every family has, by name; the others
-        are 0. ``w``: the costs of blocks. Reads only the fields of ``p`` that its class shares."""
+        """Further features of configurations alone, by name, besides axes and the features of every family; missing
+        ones are 0. ``w``: the costs of blocks. Of ``p`` it reads only the fields that all problems of the class
+        share."""
         return {}
 
     def extent_features(self, p: KernelProblem, c: Any, g: Any) -> Mapping[str, Any]:
-        """Features that depend on extents and on the axes of cells, besides those that every family has, by name; the
-        others are 0."""
+        """Further features of extents and of the axes of cells, by name, besides the features of every family; missing
+        ones are 0."""
         return {}
 
     def iterations(self, p: KernelProblem, c: Any, g: Any) -> Any:
-        """Iterations of the loop of a block."""
+        """The number of iterations of the loop of a block."""
         return 1
 
     def iteration_work(self, c: Any, w: Any) -> tuple[Any, Any]:
-        """Multiply-adds of a thread per iteration, and bytes that a block loads."""
+        """The multiply-adds of a thread per iteration, and the bytes that a block loads per iteration."""
         return np.ones(len(c), np.float32), np.ones(len(c), np.float32)
 
 
 def class_in(module: str, name: str) -> Callable[[KernelProblem, config.Config], type[Plan]]:
-    """The plan of a family with one class, which the first call imports: choices need no plan."""
+    """The function ``plan`` of a family with one plan class, which it imports on the first call, because choosing a
+    configuration needs no plan."""
     return lambda p, c: getattr(import_module(module), name)
 
 
 def function_in(module: str, name: str) -> Callable[..., Any]:
-    """A function that calls one of another module, which the first call imports."""
+    """A function that calls a function of another module, which it imports on the first call."""
     return lambda *arguments: getattr(import_module(module), name)(*arguments)
 
 
 #: capabilities of families that multiply matrices and store tiles of C
 STORES_PRODUCTS = frozenset(("plus_times", "store_tile", "strided_output"))
-#: those of families that read single elements and store single elements, through offset tables or not
+#: capabilities of families that load and store single elements, through offset tables or not
 READS_ELEMENTS = STORES_PRODUCTS | {"strided", "offset_table", "offset_table_output"}
-#: those of families whose blocks loop over the tiles of a group
+#: capabilities of families whose blocks loop over the tiles of a group
 LOOPS_OVER_ITEMS = frozenset(
     ("descriptor_table", "descriptor_table_output", "item_rows", "item_rows_output", "split_items")
 )
 
-#: by name, in the order of registration
+#: families by name, in the order of registration
 FAMILIES: dict[str, Family] = {}
 
-#: the rules of all families; ``families.common.rules`` puts the common rules first
+#: the rules of all families, after the common rules that ``families.common.rules`` adds
 RULES: list[Rule] = []
 
 #: the candidate spaces of all families, by the code of the ``family`` axis
@@ -185,7 +190,8 @@ SPACES: list[Any] = []
 
 
 def register(family: Family) -> Family:
-    """Adds a family. InputError: its name is taken, or it is no identifier, or an axis contradicts another family's."""
+    """Adds a family. InputError: its name is taken or not an identifier, or an axis contradicts an axis of another
+    family."""
     if family.name in FAMILIES:
         raise InputError(f"family {family.name!r} is registered already")
     if not family.name.isidentifier():
@@ -198,7 +204,7 @@ def register(family: Family) -> Family:
 
 
 def unregister(name: str) -> None:
-    """Removes a family that ``register`` added last."""
+    """Removes the family that ``register`` added last."""
     family = FAMILIES[name]
     if family.code != len(FAMILIES) - 1:
         raise InputError(f"family {name!r} has families after it, whose codes would change")
@@ -209,9 +215,7 @@ def unregister(name: str) -> None:
 
 
 def of(c: Any) -> Family:
-    """The family of a configuration, or of columns of one family.
-
-    Columns without rows count as of the first family."""
+    """The family of a configuration, or of columns of one family. Empty columns belong to the first family."""
     name = c.family
     if isinstance(name, str):
         return FAMILIES[name]
@@ -219,13 +223,13 @@ def of(c: Any) -> Family:
 
 
 def by_code(code: int) -> Family:
-    """The family with a code of columns."""
+    """The family with this code in the ``family`` axis."""
     return FAMILIES[config.FAMILIES[code]]
 
 
 def by_modelled(p: KernelProblem) -> list[tuple[KernelProblem, tuple[Family, ...]]]:
-    """The problems that the model reads in place of ``p``, each with its families. Times by the performance model are
-    compared, and corrected by those of trees, among the families of one."""
+    """The problems that the model reads in place of ``p``, each with its families. Predicted times are compared, and
+    corrected by the trees, among the families of one such problem."""
     modelled: dict[type, tuple[KernelProblem, list[Family]]] = {}
     for family in FAMILIES.values():
         q = family.modelled(p)
@@ -233,7 +237,7 @@ def by_modelled(p: KernelProblem) -> list[tuple[KernelProblem, tuple[Family, ...
     return [(q, tuple(families)) for q, families in modelled.values()]
 
 
-#: capabilities in messages, by name
+#: capability -> its description in messages
 MEANINGS = {
     "strided": "operands with leading dimensions",
     "block_scaled": "operands whose blocks have scales",
@@ -267,12 +271,13 @@ def providing(capability: str) -> list[str]:
 
 
 def native(p: KernelProblem, d: Device) -> list[str]:
-    """The names of the families that multiply the elements of ``p``, which others convert on ``d`` first."""
+    """The names of the families that multiply the elements of ``p`` directly, while others convert them on ``d``
+    first."""
     return [f.name for f in FAMILIES.values() if f.computes(p) and f.native(f.form(p), d)]
 
 
 def missing(p: KernelProblem, family: str) -> str:
-    """The message that family ``family`` lacks a capability: what the problem needs, and who has it."""
+    """The message that ``family`` lacks a capability: what the problem needs, and which families provide it."""
     provided = FAMILIES[family].provides
     nearest = max((p, *p.forms), key=lambda x: len(x.needs & provided))
     lacking = sorted({name.removesuffix("_output") for name in nearest.needs - provided})

@@ -33,19 +33,19 @@ from ptxgen.families.compressed_tiles.layout import (
 from ptxgen.families.compressed_tiles.tiles import CompressedTiles
 from ptxgen.lowering.kernel_problem import KernelProblem
 
-#: (elements of 16 bits, offsets) -> the slot that multiplies a tile
+#: (elements have 16 bits, tiles have offsets) -> the template file that multiplies a tile
 MATH = {
     (True, False): "math/bitmap_mma.mako",
     (True, True): "math/expanded_mma.mako",
     (False, False): "math/bitmap_fma.mako",
     (False, True): "math/expanded_fma.mako",
 }
-HALVES = 2  #: MMA instructions along the rows, and along the columns, of a tile
+HALVES = 2  #: fragments along the rows, and along the columns, of a tile
 
 
 @dataclass(frozen=True)
 class TileSlabs:
-    """A block has 32 rows of C, and a slab of columns."""
+    """The tile scheduler: a block computes 32 rows of C for a slab of columns."""
 
     grid_text: str = "(blocks of 32 rows, slabs of columns, 1)"
 
@@ -66,9 +66,10 @@ class CompressedTilesParameters(KernelParameters):
 
 @dataclass(frozen=True)
 class RowCopies:
-    """The copies of the rows of B of a tile. ``bytes``: of a copy; ``row_lanes``: lanes of a row; ``row_step``: rows of
-    all lanes; ``rounds``: copies of a lane along the rows; ``columns``: first columns of the copies of a round;
-    ``round_bytes``, ``column_bytes``: bytes in the slot from one to the next."""
+    """The copies of a tile's rows of B to shared memory. ``bytes``: bytes of a copy; ``row_lanes``: lanes that copy a
+    row; ``row_step``: rows that all lanes copy at once; ``step_bytes``: their bytes in the slot; ``rounds``: rounds of
+    copies along the rows; ``columns``: first columns of the copies of a round; ``round_bytes``, ``column_bytes``: bytes
+    in the slot from one round, or one copy of a round, to the next."""
 
     bytes: int
     row_lanes: int
@@ -81,7 +82,8 @@ class RowCopies:
 
     @classmethod
     def of(cls, size: int, columns: int, vec: int) -> RowCopies:
-        """MMA instructions read groups of 8 columns, rows of 16 bytes; others read rows of all columns."""
+        """The copies for elements of ``size`` bytes. For MMA instructions (2 bytes), a slot holds groups of 8 columns,
+        with rows of 16 bytes; else it holds rows of all columns."""
         if size == 2:
             return cls(
                 vec * size, 1, COLUMNS, COLUMNS * size, range(1), range(0, columns, GROUP), 0, COLUMNS * GROUP * size
@@ -95,23 +97,24 @@ class RowCopies:
 
     @property
     def counters(self) -> str:
-        """The registers that count the rows to copy in each of the columns."""
+        """The registers that count the remaining rows of each copied column group."""
         return ", ".join(f"%rows_left{n}" for n in range(len(self.columns)))
 
     @property
     def cache(self) -> str:
-        """The caches of ``cp.async``: accesses of 16 bytes bypass the L1."""
+        """The cache operator of ``cp.async``: accesses of 16 bytes bypass the L1."""
         return "cg" if self.bytes == 16 else "ca"
 
 
 @dataclass(frozen=True)
 class TileLoop(Part):
-    """The loop of a warp over its tiles of A, ``stages`` of which have slots in shared memory.
+    """The loop of a warp over its tiles of A; ``stages`` tiles have slots in shared memory.
 
-    ``expand``: the slot that makes a tile ready; ``math``: the slot that multiplies it; ``b_access``: the slot that
-    brings the rows of B; ``pieces``: of a tile, at most; ``decoded_bytes``: of what ``expand`` makes; ``columns`` of B
-    of a block; ``vec``: elements of a copy of B; ``size``: bytes of an element; ``slot_bytes``: of a slot; ``sums``: of
-    a lane, for MMA instructions of each half of the rows and each group of 8 columns, else of each column.
+    ``expand``: the template file that makes a tile ready; ``math``: the one that multiplies it; ``b_access``: the one
+    that brings the rows of B; ``pieces``: most pieces of a tile; ``decoded_bytes``: bytes of what ``expand`` makes;
+    ``columns``: columns of B of a block; ``vec``: elements of a copy of B; ``size``: bytes of an element;
+    ``slot_bytes``: bytes of a slot; ``sums``: the sums of a lane, for MMA instructions by half of the rows and group of
+    8 columns, else by column.
     """
 
     expand: str
@@ -160,11 +163,11 @@ class TileLoop(Part):
         )
 
     rows: ClassVar[int] = ROWS
-    depth: ClassVar[int] = COLUMNS  #: columns of A of a tile
+    depth: ClassVar[int] = COLUMNS  #: columns of A in a tile
     words: ClassVar[int] = WORDS
     group: ClassVar[int] = GROUP
     piece: ClassVar[int] = PIECE
-    values_at: ClassVar[int] = BITMAP_BYTES  #: of a slot: the nonzeros after a bitmap
+    values_at: ClassVar[int] = BITMAP_BYTES  #: the offset of the nonzeros in a slot, after a bitmap
     count_bytes: ClassVar[int] = COUNT_BYTES
     offset_bytes: ClassVar[int] = OFFSET_BYTES
 
@@ -189,7 +192,7 @@ class TileLoop(Part):
 
     @property
     def rounds(self) -> int:
-        """Copies of a lane, at most, for a tile of A."""
+        """The most copies of a lane for a tile of A."""
         return -(-self.pieces // WARP)
 
     @property
@@ -199,22 +202,24 @@ class TileLoop(Part):
 
     @property
     def lane_rows(self) -> tuple[int, int]:
-        """The pair (log2 of the lanes of a row of sums, mask of the pair of columns of a lane)."""
+        """log2 of the lanes that share a row of sums, and the mask of a lane number that selects its pair of
+        columns."""
         return (2, 3) if self.size == 2 else (0, 0)
 
     @property
     def groups(self) -> range:
-        """Groups of 8 columns, one for each MMA instruction."""
+        """The numbers of the groups of 8 columns, each of which takes an MMA instruction."""
         return range(self.columns // GROUP)
 
     @property
     def fragments(self) -> list[tuple[int, int]]:
-        """Pairs (half of the columns, half of the rows) of the fragments of a tile, in the order of the bitmap."""
+        """The fragments of a tile in the order of the bitmap, as (half of the columns, half of the rows)."""
         return [(k, m) for k in range(HALVES) for m in range(HALVES)]
 
     @property
     def fragment_products(self) -> list[tuple[str, str, range, list[str]]]:
-        """The tuple (rows, columns, offsets of the words of bitmaps, MMA instructions) of each fragment."""
+        """For each fragment: its rows and its columns in words, the offsets of its bitmap words, and its MMA
+        instructions."""
         return [
             (
                 f"{16 * m} to {16 * m + 15}",
@@ -226,26 +231,27 @@ class TileLoop(Part):
         ]
 
     def _product(self, k: int, m: int, group: int) -> str:
-        """The MMA instruction of a fragment and a group of columns."""
+        """The MMA instruction for the fragment (k, m) and a group of columns."""
         sums = braces([self.sums[m, group, i] for i in range(4)])
         return (
             f"{self.instruction.name} {sums}, {braces(self.left.all)}, {self.right.vector(group, 2 * k, n=2)}, {sums};"
         )
 
     def _row_loads(self, row: int) -> list[tuple[int, str, str]]:
-        """Triples (offset in bytes, registers, type) of the accesses to a row of B in a slot."""
+        """The loads of a row of B from a slot, as (offset in bytes, registers, type)."""
         step = min(self.columns, 4)
         at = self.b_at + 4 * row * self.columns
         return [(at + 4 * i, self.right.vector(i, n=step), width(step, "f32")) for i in range(0, self.columns, step)]
 
     @property
     def column_loads(self) -> list[tuple[int, list[tuple[int, str, str]]]]:
-        """The pair (offset of the word of a bitmap, accesses to the row of B) of each column of a tile."""
+        """For each column of a tile: the offset of its bitmap word, and the loads of the row of B."""
         return [(8 * c, self._row_loads(c)) for c in range(self.words)]
 
     @property
     def element_loads(self) -> list[tuple[int, list[tuple[str, list[tuple[int, str, str]]]]]]:
-        """The offset of 4 elements of a lane's row, and (element, accesses to the row of B) of each."""
+        """For each 4 elements of a lane's row: their offset, and for each element its register and the loads of the row
+        of B."""
         return [
             (8 * PIECE * c, [(self.element[i], self._row_loads(c + i)) for i in range(4)])
             for c in range(0, self.depth, 4)
@@ -253,7 +259,7 @@ class TileLoop(Part):
 
     @property
     def row_copies_of_rounds(self) -> list[tuple[int, list[tuple[int, int]]]]:
-        """Pairs (first row, (offset in the slot, offset in B) of each copy) of the rounds of ``row_copies``."""
+        """For each round of ``row_copies``: the first row, and the (offset in the slot, offset in B) of each copy."""
         b = self.row_copies
         return [
             (
@@ -268,8 +274,8 @@ class TileLoop(Part):
 
     @property
     def lane_rows_of_b(self) -> list[tuple[int, list[tuple[str, int, int]]]]:
-        """Pairs (row, (register, column, offset) of each element) of the rows of a tile's right operand that a lane
-        loads."""
+        """For each row of a tile's right operand that a lane loads: its number, and the (register, column, offset) of
+        each element."""
         return [
             (8 * i + h, [(self.next_right[g, i, h], GROUP * g, GROUP * self.size * g) for g in self.groups])
             for i in range(4)
@@ -278,7 +284,7 @@ class TileLoop(Part):
 
     @property
     def sum_vectors(self) -> list[tuple[int, list[str], str]]:
-        """Triples (offset in bytes, registers, type) of the accesses to the sums of a lane in those of its warp."""
+        """The accesses to a lane's sums within those of its warp, as (offset in bytes, registers, type)."""
         if self.size == 4:
             step = min(self.columns, 4)
             return [
@@ -322,12 +328,13 @@ class TileLoop(Part):
 
     @property
     def other_sums(self) -> range:
-        """The offsets of the sums of all warps but the first."""
+        """The shared-memory offsets of the sums of all warps but the first."""
         return range(self.sum_bytes, self.warps * self.sum_bytes, self.sum_bytes)
 
     @property
     def piece_copies(self) -> list[tuple[int, int, bool]]:
-        """The triple (first piece, its offset, True if the loop may end before it) of each round of copies."""
+        """For each round of copies of pieces: the first piece, its offset, and True if the loop may end before the
+        round."""
         return [(WARP * i, WARP * PIECE * i, i > 0 and i % 4 == 0) for i in range(self.rounds)]
 
     @property
@@ -336,7 +343,7 @@ class TileLoop(Part):
 
     @property
     def vector_bytes(self) -> int:
-        """Bytes of the elements of a vector for a tile."""
+        """Bytes of the elements of the vector B that a tile needs."""
         return self.depth * self.size
 
     @property
@@ -349,12 +356,12 @@ class TileLoop(Part):
 
     @property
     def vector_offsets(self) -> range:
-        """The offsets of the pairs of elements in a lane's right operand."""
+        """The offsets of a lane's pairs of elements of the right operand."""
         return range(0, 32 * self.size, 8 * self.size)
 
     @property
     def cleared_offsets(self) -> range:
-        """The offsets of the stores of a lane that set a tile with all zeros."""
+        """The offsets of the stores by which a lane clears a tile."""
         return range(0, self.decoded_bytes, WARP * PIECE)
 
     @property
@@ -363,7 +370,7 @@ class TileLoop(Part):
 
     @property
     def offsets_end(self) -> int:
-        """What rounds the bytes of the count and of the offsets up to pieces."""
+        """The addend that rounds the bytes of the count and the offsets up to whole pieces."""
         return COUNT_BYTES + PIECE - 1
 
     @property
@@ -376,7 +383,7 @@ class TileLoop(Part):
 
     @property
     def group_offsets(self) -> list[int]:
-        """The offsets of the groups of columns of B in a slot."""
+        """The offsets in a slot of the groups of columns of B."""
         return [self.b_at + 2 * GROUP * self.depth * g for g in self.groups]
 
     @property
@@ -405,7 +412,7 @@ class TileLoop(Part):
 
     @property
     def expanded(self) -> str:
-        """The contents of the memory that ``expand`` fills, for the header."""
+        """A text for the header: what the memory that ``expand`` fills contains."""
         if self.expand == "copy/scatter_nonzeros.mako":
             return "a tile with all zeros"
         return "words of bitmaps, addresses of nonzeros"
@@ -419,7 +426,7 @@ class TileLoop(Part):
 
 
 def preparations_of(p: KernelProblem, c: Config) -> tuple[Preparation, ...]:
-    """What is made from A for the kernels of ``c``."""
+    """The preparations of A for the kernels of ``c``."""
     return (CompressedTiles(p.dtype, int(c.tile_index == OFFSETS)),)
 
 

@@ -7,7 +7,7 @@ from ptxgen.families.common.sparse_rules import VECTOR, core_types, grid_rule, p
 from ptxgen.families.compressed_tiles.geometry import GROUP
 from ptxgen.families.compressed_tiles.layout import COLUMNS, ROWS
 
-TILE_LIMIT = 1 << 21  #: tiles of A: their bitmaps take 256 MB
+TILE_LIMIT = 1 << 21  #: the most tiles of A; their bitmaps take 256 MB
 
 RULES = (
     Rule(

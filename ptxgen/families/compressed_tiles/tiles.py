@@ -1,4 +1,4 @@
-"""The preparation of compressed tiles: a sparse matrix as tiles of a bitmap, or of offsets, and the nonzeros."""
+"""The preparation of compressed tiles: tiles of a sparse matrix, each with a bitmap or offsets, and its nonzeros."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.dtypes import dtype
 
 WORD = 4
-ROW_PART = 4096  #: columns for which one warp of a row is launched
-PARTS = 64  #: most warps of a row
+ROW_PART = 4096  #: a row of tiles gets one warp for each of this many columns
+PARTS = 64  #: the most warps of a row of tiles
 
 
 def columns_of(p: KernelProblem) -> int:
-    """Tiles of 32 rows of A."""
+    """The number of tiles in 32 rows of A."""
     return int(ceil_div(p.extents.k, COLUMNS))
 
 
@@ -43,11 +43,12 @@ def tiles_of(p: KernelProblem) -> int:
 
 @dataclass(frozen=True)
 class CompressedTiles(Scan, Preparation):
-    """Tiles of 32 rows and 32 columns, row by row, with the values in the type ``element``. ``offsets``: 1 if nonzeros
-    have offsets, 0 if tiles have bitmaps. ``layout`` describes both; zeros fill them to multiples of 16 bytes.
+    """The preparation of tiles of 32 rows and 32 columns, row by row, with values of type ``element``. ``offsets``: 1
+    if tiles have an offset for each nonzero, 0 if they have bitmaps. The module ``layout`` describes both; tiles are
+    padded with zeros to multiples of 16 bytes.
 
-    ``tile_starts``: the place of each tile, and the end of the last one, in units of 16 bytes; ``tile_data``: the
-    tiles. Size ``pieces``: all units.
+    It makes ``tile_starts``, the place of each tile and the end of the last, in units of 16 bytes, and ``tile_data``,
+    the tiles. Its size ``pieces`` is the number of units.
     """
 
     element: str
@@ -56,7 +57,7 @@ class CompressedTiles(Scan, Preparation):
     kernel = "prepare/compressed_tiles.mako"
     reads_values = True
 
-    warps: ClassVar[int] = 8  #: of a block, one row of A each
+    warps: ClassVar[int] = 8  #: warps of a block; each has one row of A
     rows: ClassVar[int] = ROWS
     columns: ClassVar[int] = COLUMNS
     words: ClassVar[int] = WORDS
@@ -100,13 +101,14 @@ class CompressedTiles(Scan, Preparation):
 
     @property
     def parts(self) -> list[tuple[int, int]]:
-        """Pairs (bytes, bytes of each nonzero) of the parts of a tile, which begin at multiples of a piece."""
+        """The parts of a tile, each as (fixed bytes, bytes per nonzero); each part begins at a multiple of a piece."""
         if self.offsets:
             return [(COUNT_BYTES, OFFSET_BYTES), (0, self.size)]
         return [(BITMAP_BYTES, self.size)]
 
     def read_bytes(self, p: KernelProblem) -> int:
-        """Columns are read two or three times, values once; with a bitmap, a nonzero reads half of it."""
+        """The bytes that the preparation reads: columns twice and values once; with bitmaps, columns once more and half
+        a bitmap per nonzero."""
         more = 0 if self.offsets else WORD + BITMAP_BYTES // 2
         return int(p.extents.nnz * (2 * WORD + self.size + more))
 
@@ -136,7 +138,7 @@ class CompressedTiles(Scan, Preparation):
 
     @property
     def rounded_parts(self) -> list[tuple[int, int]]:
-        """Pairs (bytes and what rounds them up to pieces, bytes of each nonzero) of the parts of a tile."""
+        """The parts of a tile, each as (fixed bytes plus the addend that rounds up to pieces, bytes per nonzero)."""
         return [(fixed + PIECE - 1, each) for fixed, each in self.parts]
 
     @property
@@ -157,5 +159,5 @@ class CompressedTiles(Scan, Preparation):
 
     @property
     def place_registers(self) -> str:
-        """The registers with the place of a nonzero in its tile."""
+        """The registers with a nonzero's place in its tile."""
         return ".b16 %offset" if self.offsets else ".b32 %marks, %before"

@@ -1,8 +1,8 @@
 """The axes of the family depthwise.
 
-The lane axis is the one along which memory is contiguous; a thread computes several results along another image axis,
-the strip axis; rows are the results along all other axes. With ``feature_map_bytes``, a block of
-``block_lanes`` threads has whole feature maps in shared memory, and a thread computes strips along their height.
+Memory is contiguous along the lane axis. A thread computes several results along another image axis, the strip axis.
+Rows are the results along all other axes. With ``feature_map_bytes``, a block of ``block_lanes`` threads holds whole
+feature maps in shared memory, and a thread computes strips along their height.
 """
 
 from __future__ import annotations

@@ -17,10 +17,10 @@ from ptxgen.lowering.depthwise_strips import strips
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
 
-#: the values of each axis that are tried
+#: axis -> the values that are tried
 AXES = searched(axes.AXES)
 THREADS = (64, 512)  #: least and most threads per block
-WAVES = (1, 2, 4, 8)  #: blocks per multiprocessor of weight gradients
+WAVES = (1, 2, 4, 8)  #: for weight gradients: blocks per multiprocessor
 
 
 class DepthwiseSpace(TileSpace):
@@ -70,7 +70,7 @@ class DepthwiseSpace(TileSpace):
         return [[{"store_policy": n} for n in self.axes["store_policy"]]]
 
     def cells(self, p: KernelProblem, d: Device, tiles: Columns) -> tuple[Columns, Ints]:
-        """For weight gradients, slices for some waves of blocks."""
+        """The cells. Weight gradients have slices of K for some numbers of waves of blocks."""
         c = tiles.replace(family=self.code, kg=1)
         if strips(p) is None or not strips(p).wgrad:
             return c, violations(self, p, c, d, self.extent_rules)

@@ -34,7 +34,7 @@ def _plan(p: KernelProblem, c: Config) -> type[Plan]:
     return DepthwisePatchPlan if c.strip_columns > 1 else DepthwisePlan
 
 
-ROWS = DEPTH = 8  #: of the tile that features of the model give a thread, whose strip is one row
+ROWS = DEPTH = 8  #: rows and depth of the tile of a thread, as features of the model have it; a strip is one row
 
 
 def _issuer_tile(p: KernelProblem, c: Any, g: DepthwiseGeometry) -> tuple[Any, Any, Any, Any, Any]:

@@ -22,11 +22,11 @@ from ptxgen.lowering.depthwise_strips import strips
 from ptxgen.lowering.feature_maps import FeatureMaps
 from ptxgen.lowering.kernel_problem import STRIDED, KernelProblem
 
-Product = tuple[int, int]  #: a result of a strip, and the row of a tap
+Product = tuple[int, int]  #: (result of a strip, row of a tap)
 
 
 class Word(NamedTuple):
-    """An element in memory, its type and bytes."""
+    """The type and the bytes of an element in memory."""
 
     ptx_type: str
     bytes: int
@@ -37,9 +37,9 @@ class Word(NamedTuple):
 
 
 class ColumnTap(NamedTuple):
-    """A tap along a row: ``step``: columns from the first tap; ``limit``: the register with the rows of the image if
-    its column is inside, else 0; ``pointer``: the register with its address, or that of the first tap; ``address``: of
-    its pixel."""
+    """A tap along a row. ``step``: columns from the first tap; ``limit``: the register with the number of image rows if
+    the tap's column is inside the image, else with 0; ``pointer``: the register with the tap's address, or with that of
+    the first tap; ``address``: the address of its pixel."""
 
     step: int
     limit: str
@@ -49,8 +49,8 @@ class ColumnTap(NamedTuple):
 
 @dataclass(frozen=True)
 class FeatureMapLoop(StripLoop):
-    """A loop over strips: each is a part of a column of a feature map. All taps are unrolled. ``cp_async``: whether
-    cp.async copies images to shared memory; ``threads``: of a block."""
+    """The loop over strips, each a part of a column of a feature map. All taps are unrolled. ``cp_async``: True if
+    cp.async copies images to shared memory; ``threads``: threads of a block."""
 
     cp_async: bool
     threads: int
@@ -78,12 +78,12 @@ class FeatureMapLoop(StripLoop):
 
     @property
     def word(self) -> Word:
-        """An element as loaded."""
+        """The type of an element as loaded."""
         return Word.of(self.size)
 
     @property
     def run_step(self) -> int:
-        """Bytes of a contiguous run that the block copies at once."""
+        """Bytes that the block copies at once from a contiguous run."""
         return 16 * self.threads
 
     # ---- filters
@@ -94,20 +94,21 @@ class FeatureMapLoop(StripLoop):
 
     @property
     def filter_loads(self) -> list[tuple[str, int]]:
-        """The pair (weight, offset) of each tap of a filter."""
+        """For each tap of a filter: the register of its weight, and its offset."""
         return [(weight, n * self.size) for n, weight in enumerate(self.weights.all)]
 
     # ---- columns: a thread has one result column, and each tap reads one column of the image
 
     @cached_property
     def column_limits(self) -> Tile:
-        """The rows of the image if the column that a tap reads is inside, else 0."""
+        """For each tap along a row, a register with the number of image rows if the tap reads a column inside the
+        image, else 0."""
         return Tile("column_rows", "b32", (self.feature_maps.columns.taps,))
 
     @cached_property
     def column_addresses(self) -> Tile:
-        """The addresses in shared memory of the pixel that is next: one for all taps, or one for each if the columns
-        that they read depend on a division."""
+        """The registers with the shared-memory address of the next pixel: one for all taps, or one per tap if the
+        columns that taps read depend on a division."""
         return Tile(
             "pixel_addr", "b32", (self.feature_maps.columns.taps if self.feature_maps.columns.ratio > 1 else 1,)
         )
@@ -137,8 +138,8 @@ class FeatureMapLoop(StripLoop):
 
     @cached_property
     def pixel_rows(self) -> list[tuple[int, list[Product]]]:
-        """The rows of a strip's windows: rows from the preceding one (of the first: from the start), and the
-        products of each of its pixels."""
+        """For each row of a strip's windows: its distance in rows from the preceding one (for the first: from the
+        start), and the products of a pixel of the row."""
         rows: dict[int, list[Product]] = {}
         for result in range(self.config.strip_results):
             for tap in range(self.feature_maps.rows.taps):
@@ -151,14 +152,15 @@ class FeatureMapLoop(StripLoop):
 
 @dataclass(frozen=True)
 class FeatureMapEpilogue(StripEpilogue):
-    """Each thread stores its strip of results in shared memory; the block stores its run of results."""
+    """The epilogue: each thread stores its strip of results in shared memory, and the block stores its run of
+    results."""
 
     template = "epilogue/depthwise_feature_maps.mako"
     via_smem = True
 
     @property
     def word(self) -> Word:
-        """A result as stored."""
+        """The type of a result as stored."""
         return Word.of(self.c.bytes)
 
 
@@ -176,11 +178,11 @@ class FeatureMapParameters(KernelParameters):
         *("maps", "block_maps", "channels", "image_rows", "image_columns", "result_rows", "result_columns"),
         *("result_region", "row_start", "column_start", "map_strips"),
     )
-    DIVISORS = ("map_strips", "result_columns", "channels")  #: numbers that a thread divides by
+    DIVISORS = ("map_strips", "result_columns", "channels")  #: the numbers by which a thread divides
 
     @property
     def names(self) -> list[str]:
-        """The names of all numbers."""
+        """The names of all numbers that are parameters."""
         return [*self.NUMBERS, *(f"{part}_{name}" for name in self.DIVISORS for part in ("magic", "shift"))]
 
     @property
@@ -205,7 +207,7 @@ class FeatureMapParameters(KernelParameters):
 
 @dataclass(frozen=True)
 class FeatureMapScheduler(Part):
-    """A block has adjacent feature maps."""
+    """The tile scheduler: a block computes adjacent feature maps."""
 
     config: Config
 
@@ -215,7 +217,7 @@ class FeatureMapScheduler(Part):
         return -(-p.count // int(p.maps_in(self.config.feature_map_bytes))), 1, 1
 
 
-#: pattern of names -> meaning, for the header of a module
+#: pattern of parameter names -> meaning, for the header of a module
 FEATURE_MAP_MEANINGS = {
     "maps|images": "feature maps; images",
     "block_maps": "feature maps of a block",
@@ -228,8 +230,8 @@ FEATURE_MAP_MEANINGS = {
 
 
 class FeatureMapPlan(Plan):
-    """Blocks copy adjacent feature maps to shared memory, and store results through shared memory: accesses to global
-    memory have 16 bytes, whatever the width of an image."""
+    """The plan: blocks copy adjacent feature maps to shared memory, and store results through shared memory, so that
+    global accesses have 16 bytes whatever the width of an image."""
 
     kernel = "kernel/depthwise_feature_maps.mako"
 

@@ -14,28 +14,29 @@ from ptxgen.lowering.depthwise_strips import strips
 from ptxgen.lowering.kernel_problem import KernelProblem
 
 FIXED_REGISTERS = 44  #: registers per thread besides results, pixels and taps
-PATCH_SAVES = 12  #: fewer of them without a loop over taps
-FEATURE_MAP_REGISTERS = 48  #: registers per thread of a kernel for feature maps besides results, taps and pixels
-#: ptxas loads pixels early: those of a strip without a register of their own, and the most registers that it takes so
+PATCH_SAVES = 12  #: by how many registers FIXED_REGISTERS is less if a thread has no loop over taps
+FEATURE_MAP_REGISTERS = 48  #: registers per thread of a kernel with feature maps besides results, taps and pixels
+#: ptxas loads pixels of feature maps early: loads of a strip that take no further register, and the most registers that
+#: early loads lead to
 FEATURE_MAP_PIXELS, FEATURE_MAP_LIMIT = 26, 224
-#: registers in reserve for fused operations of feature maps: constant, and of a result
+#: registers in reserve for fused operations in kernels with feature maps: a constant, and a number per result
 FEATURE_MAP_MARGIN, RESULT_MARGIN = 16, 4
 PATCH_MARGIN = 40  #: registers in reserve for fused operations of patches: ptxas loads their operands early
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
 class DepthwiseGeometry(ThreadLoadGeometry):
-    """Tiles along M are lanes and rows, tiles along N are strips."""
+    """The geometry of a depthwise kernel. Tiles along M are lanes and rows, tiles along N are strips."""
 
     loads: IntOrColumn  #: pixels that a thread loads per step
     products: IntOrColumn  #: multiply-adds of a thread per step and lane
-    steps: IntOrColumn  #: taps along the axes that are not along the strip; 1 if all taps are unrolled
+    steps: IntOrColumn  #: taps along the axes other than the strip axis; 1 if all taps are unrolled
     weights: IntOrColumn  #: loads of filters per step
     maps: IntOrColumn  #: feature maps of a block in shared memory; 0: none
 
 
 def geometry(p: KernelProblem, c: Any) -> DepthwiseGeometry:
-    """The geometry of ``c`` on ``p``. ``c``: a configuration, or columns of many."""
+    """The geometry of ``c``, a configuration or columns of many, on ``p``."""
     s = strips(p)
     lanes, rows, results, taps, step, dilation, steps, ratio = (
         (s.lanes, s.rows, s.results, s.taps, s.stride, s.dilation, s.outer_taps, s.ratio) if s is not None else (1,) * 8

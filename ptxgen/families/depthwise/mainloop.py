@@ -1,4 +1,4 @@
-"""The main loop of a depthwise kernel: a thread's strip, the pixels of its windows and their products."""
+"""The main loop of a depthwise kernel: a thread's strip, the pixels of its windows, and their products."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ptxgen.lowering.kernel_problem import KernelProblem
 
 @dataclass(frozen=True)
 class StripLoop(Part):
-    """The part that both depthwise schedules have: loads of pixels, ``vec`` adjacent ones at once."""
+    """What the loops of all depthwise schedules share: loads of ``vec`` adjacent pixels at once."""
 
     problem: KernelProblem
     config: Config
@@ -50,27 +50,27 @@ class StripLoop(Part):
 
     @property
     def accesses(self) -> str:
-        """The widths of global accesses."""
+        """A text for the header: the widths of global accesses."""
         return f"accesses of {self.vec} elements of images and results"
 
     @property
     def block_tile(self) -> str:
-        """The results of a block."""
+        """A text for the header: the results of a block."""
         return f"{self.config.block_rows} rows x {self.lanes} x {self.config.strip_results} results"
 
     # ---- threads
 
     @property
     def vec(self) -> int:
-        """Adjacent results; a thread computes a strip of each."""
+        """The number of adjacent results along the lane axis; a thread computes a strip for each."""
         return self.config.vec_lane
 
     @property
     def lanes(self) -> int:
-        """Adjacent results of a block."""
+        """The number of adjacent results of a block along the lane axis."""
         return self.config.block_lanes * self.vec
 
-    #: log2 of the threads of a block along these
+    #: log2 of the threads of a block along the lane axis
     log2_lanes = Log2("config.block_lanes")
     log2_block = Log2("lanes")
 
@@ -78,12 +78,12 @@ class StripLoop(Part):
 
     @cached_property
     def pixels(self) -> Tile:
-        """Pixels in the type of the arithmetic."""
+        """The registers of pixels in the type of the arithmetic."""
         return Tile("pixel", self.arithmetic.type, (self.vec,))
 
     @cached_property
     def words(self) -> Tile:
-        """16-bit pixels as loaded, two of them in a word."""
+        """The registers of 16-bit pixels as loaded, two per word."""
         halves = self.size == 2 and self.vec > 1
         return Tile("word", "b32", (self.vec // 2,)) if halves else Tile("word", "b16", (1,))
 
@@ -108,7 +108,8 @@ class StripLoop(Part):
 
     @cached_property
     def window_pixels(self) -> list[tuple[int, int, list[tuple[int, int]]]]:
-        """The pixels of a strip's windows: row, rows from the preceding pixel, (result, tap) of each product."""
+        """The pixels of a strip's windows, each as (row, distance in rows from the preceding pixel, (result, tap) of
+        each product)."""
         pixels: dict[int, list[tuple[int, int]]] = {}
         for i in range(self.config.strip_results):
             for r in range(self.strip.taps):
@@ -127,13 +128,13 @@ class StripLoop(Part):
 
     @property
     def pixel_pairs(self) -> list[tuple[str, str, str]]:
-        """The pixels of each word of 16-bit ones, and the word."""
+        """For each word of two 16-bit pixels: the registers of both pixels, and the word."""
         return list(zip(self.pixels.all[::2], self.pixels.all[1::2], self.words.all, strict=True))
 
 
 @dataclass(frozen=True)
 class TapLoop(StripLoop):
-    """A loop over the taps of other axes; the taps along the strip are unrolled."""
+    """The loop over the taps along other axes; the taps along the strip are unrolled."""
 
     @cached_property
     def acc(self) -> Tile:
@@ -141,7 +142,7 @@ class TapLoop(StripLoop):
 
     @cached_property
     def weights(self) -> Tile:
-        """The filter's taps along the strip."""
+        """The registers of the filter's taps along the strip."""
         return Tile("weight", self.arithmetic.type, (self.strip.taps, self.vec))
 
     @property
@@ -151,7 +152,7 @@ class TapLoop(StripLoop):
 
 @dataclass(frozen=True)
 class WgradLoop(StripLoop):
-    """A loop over strips of result gradients, each multiplied by the pixels of its windows."""
+    """The loop over strips of result gradients, each of which is multiplied by the pixels of its windows."""
 
     @property
     def results(self) -> str:
@@ -168,12 +169,13 @@ class WgradLoop(StripLoop):
 
     @cached_property
     def tap_offsets(self) -> Tile:
-        """Offset and word of coordinates of the taps of other axes."""
+        """The registers with offset and packed coordinates of the taps along other axes."""
         return Tile("tap_offset", "b32", (self.strip.outer_taps, 2))
 
     @property
     def tap_loads(self) -> list[tuple[str, str, int]]:
-        """The triple (offset, word of coordinates, place in the table) of each tap of other axes."""
+        """For each tap along other axes: (register of the offset, register of the packed coordinates, place in the
+        table)."""
         return [(self.tap_offsets[k, 0], self.tap_offsets[k, 1], 16 * k) for k in range(self.strip.outer_taps)]
 
     @property

@@ -19,12 +19,12 @@ from ptxgen.families.depthwise.plan import MEANINGS, StripEpilogue, StripParamet
 from ptxgen.lowering.depthwise_strips import CrossAxis, DepthwiseStrip, strips
 from ptxgen.lowering.kernel_problem import STRIDED, KernelProblem
 
-Product = tuple[int, int]  #: a row of the sums, and the number of a tap
+Product = tuple[int, int]  #: (row of the sums, number of a tap)
 
 
 @dataclass(frozen=True)
 class FilterLoad:
-    """One load of ``vec`` elements of filters, at an offset in bytes. ``registers``: its operand."""
+    """A load of ``vec`` filter elements at an offset in bytes. ``registers``: the operand of the load."""
 
     offset: int
     registers: str
@@ -32,7 +32,7 @@ class FilterLoad:
 
 @dataclass(frozen=True)
 class PatchLoop(StripLoop):
-    """All taps are unrolled: each pixel of the patch is loaded once, and multiplied by every tap that reads it."""
+    """The loop without iterations: each pixel of the patch is loaded once and multiplied by every tap that reads it."""
 
     @property
     def strip(self) -> DepthwiseStrip:
@@ -55,12 +55,12 @@ class PatchLoop(StripLoop):
         return [(self.acc, "accumulators of a patch")]
 
     def row(self, result: int, column: int) -> int:
-        """The row of ``acc`` of a result of a strip."""
+        """The row of ``acc`` that holds a result of the strip in a column of the patch."""
         return column * self.config.strip_results + result
 
     @property
     def column_sums(self) -> list[list[list[str]]]:
-        """The sums of the adjacent lanes of each result, by column and result of the strip."""
+        """The sums of adjacent lanes, by column of the patch and result of the strip."""
         c = self.config
         return [
             [[self.acc[self.row(i, column), v] for v in range(self.vec)] for i in range(c.strip_results)]
@@ -79,14 +79,14 @@ class PatchLoop(StripLoop):
 
     @cached_property
     def filter_words(self) -> Tile:
-        """16-bit filters as loaded, two of them in a word."""
+        """The registers of 16-bit filter elements as loaded, two per word."""
         halves = self.size == 2 and self.vec > 1
         count = self.tap_count * self.vec
         return Tile("filter_word", "b32", (count // 2,)) if halves else Tile("filter_half", "b16", (count,))
 
     @cached_property
     def _flat_weights(self) -> list[str]:
-        """The weights in the order of memory: lane, tap."""
+        """The registers of the weights in the order of memory, by lane and tap."""
         return [self.weights[tap, lane] for lane in range(self.vec) for tap in range(self.tap_count)]
 
     @property
@@ -105,21 +105,21 @@ class PatchLoop(StripLoop):
 
     @property
     def filter_pairs(self) -> list[tuple[str, str, str]]:
-        """The triple (word, weight, weight) of each word of 16-bit filters."""
+        """For each word of two 16-bit filter elements: the word, and the registers of both weights."""
         flat = self._flat_weights
         return list(zip(self.filter_words.all, flat[::2], flat[1::2], strict=True))
 
     @property
     def filter_singles(self) -> list[tuple[str, str]]:
-        """Pairs (16-bit filter, weight), where a load has one element."""
+        """For each filter element that is loaded alone: its 16-bit register, and the register of the weight."""
         return list(zip(self.filter_words.all, self._flat_weights, strict=True))
 
     # ---- pixels
 
     @cached_property
     def patch_pixels(self) -> list[tuple[int, list[tuple[int, int, list[Product]]]]]:
-        """The pixels of the patch, column by column: columns from the previous one, and for each pixel its row, rows
-        from the preceding one, and its products."""
+        """For each column of pixels of the patch: its distance from the previous column, and its pixels as (row,
+        distance from the preceding row, products)."""
         columns: dict[int, dict[int, list[Product]]] = {}
         cross, strip = self.cross, self.strip
         for column in range(self.config.strip_columns):
@@ -139,7 +139,7 @@ class PatchLoop(StripLoop):
 
 @dataclass(frozen=True)
 class PatchParameters(StripParameters):
-    """The parameters of a launch, with those of the axis across strips. ``vec``: lanes of a thread."""
+    """The parameters of a launch, including those of the axis across strips. ``vec``: lanes of a thread."""
 
     vec: int
 
@@ -170,7 +170,8 @@ class PatchParameters(StripParameters):
 
 @dataclass(frozen=True)
 class PatchScheduler(Part):
-    """Threads are numbered by lane, then by patch: no thread of a warp is without a lane if there are few channels."""
+    """The tile scheduler: threads are numbered by lane, then by patch, so that no thread lacks a lane if there are few
+    channels."""
 
     config: Config
 
@@ -184,7 +185,7 @@ class PatchScheduler(Part):
 
 
 class DepthwisePatchPlan(Plan):
-    """Each thread computes a patch of results: adjacent strips of adjacent lanes."""
+    """The plan: each thread computes a patch of results, adjacent strips of adjacent lanes."""
 
     kernel = "kernel/depthwise_patch.mako"
 

@@ -1,9 +1,10 @@
-"""The performance model of depthwise kernels: instructions, or the bytes of global memory.
+"""The performance model of depthwise kernels, from instructions and the bytes of global memory.
 
-How many feature maps fit the shared memory of a block depends on extents: ``Work`` has the cost of a round, in which
-each thread computes one strip, and ``microseconds`` counts the rounds. The fields of ``Work`` are named for tiles. Of
-kernels with feature maps in shared memory they are ``store``: threads of a block, ``partial``: results of a strip,
-``red``: bytes of shared memory (0: none), ``start``: cycles of a block besides its rounds.
+The number of feature maps that fit the shared memory of a block depends on extents. ``Work`` therefore has the cost of
+a round, in which each thread computes one strip, and ``microseconds`` counts the rounds. The fields of ``Work`` are
+named for tiles. For kernels with feature maps they have another meaning: ``store``: threads of a block; ``partial``:
+results of a strip; ``red``: bytes of shared memory (0: the kernel has none); ``start``: cycles of a block besides its
+rounds.
 """
 
 from __future__ import annotations
@@ -25,14 +26,15 @@ LOAD = 7.0  #: instructions of a load: address, bounds check, load
 FIXED = 110.0  #: instructions of a thread besides its taps
 RESULT = 6.0  #: instructions to store a result
 LATENCY = 900.0  #: cycles of a load from global memory under load
-#: of forward convolutions and input gradients, fitted to 4,000 measured kernels of 151 problems: share of the issue
-#: cycles that many warps take, its growth with few resident warps, share of the bandwidth that kernels reach, share of
-#: the latency of a wave that other blocks do not hide, microseconds of a launch; the exponent of the sum of the three
+#: for forward convolutions and input gradients, fitted to 4,000 measured kernels of 151 problems: share of the issue
+#: cycles that many warps use, its growth with few resident warps, share of the bandwidth that kernels reach, share of a
+#: wave's latency that does not overlap with other blocks, microseconds of a launch; the exponent of the sum of the
+#: three
 BUSY, FEW_WARPS, DRAM, WAVE, START_US, EXPONENT = 0.65, 27.0, 0.76, 0.17, 1.9, 2.2
-#: of feature maps in shared memory: instructions of a pixel, of a strip, of a thread besides its strips, of a copy of
-#: 16 bytes; loads from global memory that a block waits for
+#: with feature maps in shared memory: instructions for a pixel, for a strip, for a thread besides its strips, for a
+#: copy of 16 bytes; the number of loads from global memory for which a block waits
 SMEM_PIXEL, SMEM_STRIP, SMEM_FIXED, SMEM_COPY, SMEM_WAITS = 4.0, 90.0, 150.0, 12.0, 3.0
-#: of weight gradients: instructions of a unit of work, cycles of a block (SMEM_BLOCK: with feature maps in shared
+#: for weight gradients: instructions for a unit of work, cycles of a block (SMEM_BLOCK: with feature maps in shared
 #: memory), microseconds of the reduction kernel
 UNIT, BLOCK, SMEM_BLOCK, REDUCTION_US = 60.0, 2500.0, 1000.0, 1.0
 
@@ -79,7 +81,7 @@ def work(p: KernelProblem, c: Columns, g: DepthwiseGeometry, d: Device) -> Work:
 
 
 def microseconds(p: KernelProblem, d: Device, w: Work, rows: Any, x: Cells, cell: Any) -> Floats:
-    """Microseconds of a launch: instructions, waves of blocks and memory overlap in part."""
+    """The predicted microseconds of a launch: instructions, waves of blocks and memory overlap in part."""
     s = strips(p)
     each = [n.outer_taps * n.rows * n.lanes for n in (s, *s.other_phases)] if s is not None else [1]  # of each launch
     if s is not None and s.wgrad:
@@ -99,7 +101,7 @@ def microseconds(p: KernelProblem, d: Device, w: Work, rows: Any, x: Cells, cell
 
 
 def _rounds(p: KernelProblem, w: Work, rows: Any) -> Any:
-    """The strips that each thread computes: 1 without feature maps in shared memory."""
+    """The number of strips that each thread computes; 1 without feature maps in shared memory."""
     maps = strips(p).feature_maps if strips(p) is not None else None
     if maps is None:
         return 1
@@ -109,7 +111,8 @@ def _rounds(p: KernelProblem, w: Work, rows: Any) -> Any:
 
 
 def _summed(p: KernelProblem, d: Device, w: Work, rows: Any, x: Cells, cell: Any) -> Floats:
-    """Microseconds of a weight gradient: blocks that share the units of work evenly, and the reduction kernel."""
+    """The predicted microseconds of a weight gradient: blocks share the units of work evenly, and a reduction kernel
+    follows."""
     s = strips(p)
     blocks, resident, each = x.blocks[cell], w.resident[rows], w.busy[rows]
     lanes = np.ceil(s.lanes / w.partial[rows]) * w.partial[rows]

@@ -24,7 +24,7 @@ from ptxgen.lowering.kernel_problem import STRIDED, KernelProblem
 
 @dataclass(frozen=True)
 class StripEpilogue(Epilogue):
-    """Each thread stores its strip of results, ``vec`` adjacent ones at once."""
+    """The epilogue: each thread stores its strip of results, ``vec`` adjacent ones at once."""
 
     vec: int
 
@@ -32,19 +32,19 @@ class StripEpilogue(Epilogue):
 
     @cached_property
     def vector(self) -> Tile:
-        """Adjacent results."""
+        """The registers of adjacent results."""
         return Tile("result", self.arithmetic.type, (self.vec,))
 
     @property
     def filter_coordinates(self) -> list[tuple[str, int]]:
-        """Row and column of the operands of fused operations. They are two objects, as the slots compare them by
-        identity."""
+        """The registers with row and column for the operands of fused operations. They are two objects, because the
+        slots compare them by identity."""
         return [(name, 0) for name in ("%channel", "%channel")]
 
 
 @dataclass(frozen=True)
 class StripParameters(KernelParameters):
-    """The parameters of a launch for all strips whose windows have equally many taps."""
+    """The parameters of a launch that computes all strips whose windows have the same number of taps."""
 
     problem: KernelProblem
     arithmetic: Arithmetic
@@ -85,13 +85,13 @@ class StripParameters(KernelParameters):
 
 
 def words(numbers: Iterable[int]) -> Iterator[int]:
-    """Numbers as 32-bit words; negative ones modulo 2 to the power of 32."""
+    """The numbers as 32-bit words; a negative number is taken modulo 2^32."""
     return (n % (1 << 32) for n in numbers)
 
 
 @dataclass(frozen=True)
 class StripScheduler(Part):
-    """A block has a tile of lanes and other results, and one strip of each."""
+    """The tile scheduler: a block computes a tile of lanes by rows, with one strip for each."""
 
     config: Config
 
@@ -107,7 +107,7 @@ class StripScheduler(Part):
         )
 
 
-#: pattern of names -> meaning, for the header of a module
+#: pattern of parameter names -> meaning, for the header of a module
 MEANINGS = {
     "result_table|tap_table": "address of the offset table of results of other axes, of taps",
     "lanes|rows|results|steps": "adjacent results, results along the axis of a strip, other results, taps of other"
@@ -122,7 +122,8 @@ MEANINGS = {
 
 
 def access_bytes(p: KernelProblem, vec: int, filters: int = 1) -> tuple[int, int, int]:
-    """``Plan.access_bytes`` of kernels that access ``vec`` adjacent results and pixels, and ``filters`` filters."""
+    """The result of ``Plan.access_bytes`` for kernels that access ``vec`` adjacent results and pixels, and ``filters``
+    filters."""
     assert strips(p) is not None
     size, output = p.element.bytes, p.output.bytes
     if strips(p).wgrad:
@@ -132,7 +133,8 @@ def access_bytes(p: KernelProblem, vec: int, filters: int = 1) -> tuple[int, int
 
 
 class DepthwisePlan(Plan):
-    """Each thread computes a strip of results; filters and the pixels of its windows are loaded from global memory."""
+    """The plan: each thread computes a strip of results; filters and the pixels of windows are loaded from global
+    memory."""
 
     kernel = "kernel/depthwise.mako"
 

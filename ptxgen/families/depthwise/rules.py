@@ -10,7 +10,7 @@ from ptxgen.lowering.kernel_problem import KernelProblem
 
 TAPS = 32  #: the most taps along a strip, which are unrolled
 
-PATCH_REGISTERS = 168  #: the most registers of a thread that computes several strips, with its margin
+PATCH_REGISTERS = 168  #: the most registers, with those in reserve, of a thread that computes several strips
 
 SUMS = 64  #: the most accumulators per thread of a weight gradient
 
@@ -23,7 +23,7 @@ def supports(p: KernelProblem) -> bool:
 
 
 def _height_ratio(p: KernelProblem) -> int:
-    """The results along the height for each pixel of the operand, where feature maps are contiguous."""
+    """The number of results along the height per pixel of the operand, if feature maps are contiguous."""
     maps = strips(p).feature_maps if strips(p) is not None else None
     return 1 if maps is None else int(maps.rows.ratio)
 

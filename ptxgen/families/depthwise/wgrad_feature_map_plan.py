@@ -33,14 +33,14 @@ def channels_of_block(p: FeatureMaps, c: Config) -> int:
 
 @dataclass(frozen=True)
 class FeatureMapWgradLoop(FeatureMapLoop):
-    """A loop over strips of result gradients, each a part of a column of a feature map, multiplied by the pixels of its
-    windows. All taps are unrolled."""
+    """The loop over strips of result gradients, each a part of a column of a feature map, which is multiplied by the
+    pixels of its windows. All taps are unrolled."""
 
-    SUM_LANES: ClassVar[int] = 8  #: lanes that add the sums of a channel's tap, a power of two
+    SUM_LANES: ClassVar[int] = 8  #: lanes that add the sums of one tap of a channel, a power of two
 
     @property
     def peer_lanes(self) -> list[int]:
-        """The distances between lanes that add each other's sums, in order."""
+        """The lane distances at which lanes add each other's sums, in order."""
         return [1 << i for i in reversed(range(self.SUM_LANES.bit_length() - 1))]
 
     @property
@@ -58,8 +58,8 @@ class FeatureMapWgradLoop(FeatureMapLoop):
 
     @cached_property
     def gradient_rows(self) -> list[tuple[int, list[int], list[tuple[str, int, int]]]]:
-        """The rows of a strip's windows: rows from the preceding one, the results that a pixel is multiplied by, and
-        (predicate that the result is inside, result, tap) of each product."""
+        """For each row of a strip's windows: its distance from the preceding row, the results that multiply a pixel of
+        the row, and each product as (predicate that the result is inside, result, tap)."""
         rows = []
         for step, products in self.pixel_rows:
             results = sorted({result for result, _ in products})
@@ -68,19 +68,19 @@ class FeatureMapWgradLoop(FeatureMapLoop):
 
     @property
     def most_results(self) -> int:
-        """The most results that a pixel is multiplied by."""
+        """The most results that multiply one pixel."""
         return max(len(results) for _, results, _ in self.gradient_rows)
 
     sum_lane_mask = Mask("SUM_LANES")
 
     @property
     def warp_sums(self) -> int:
-        """Sums that a warp adds at once."""
+        """The number of sums that a warp adds at once."""
         return WARP // self.SUM_LANES
 
     @property
     def block_sums(self) -> int:
-        """Sums that the block adds at once."""
+        """The number of sums that the block adds at once."""
         return self.threads // self.SUM_LANES
 
     @property
@@ -89,7 +89,7 @@ class FeatureMapWgradLoop(FeatureMapLoop):
 
     @property
     def sum_places(self) -> list[tuple[str, int]]:
-        """The pair (sum, offset in shared memory) of each tap."""
+        """For each tap: the register of its sum, and the sum's offset in shared memory."""
         return [(r, i * self.threads * self.arithmetic.bytes) for i, r in enumerate(self.acc.all)]
 
     @property
@@ -119,11 +119,11 @@ class FeatureMapWgradParameters(KernelParameters):
         *("image_rows", "image_columns", "result_rows", "result_columns"),
         *("result_region", "row_start", "column_start"),
     )
-    DIVISORS = ("map_threads", "result_columns")  #: numbers that a thread divides by
+    DIVISORS = ("map_threads", "result_columns")  #: the numbers by which a thread divides
 
     @property
     def names(self) -> list[str]:
-        """The names of all numbers."""
+        """The names of all numbers that are parameters."""
         return [*self.NUMBERS, *(f"{part}_{name}" for name in self.DIVISORS for part in ("magic", "shift"))]
 
     @property
@@ -148,7 +148,7 @@ class FeatureMapWgradParameters(KernelParameters):
 
 @dataclass(frozen=True)
 class FeatureMapWgradScheduler(Part):
-    """A block has adjacent channels and a slice of the images."""
+    """The tile scheduler: a block computes adjacent channels for a slice of the images."""
 
     config: Config
 
@@ -159,8 +159,8 @@ class FeatureMapWgradScheduler(Part):
 
 
 class FeatureMapWgradPlan(Plan):
-    """Blocks copy feature maps of images and of result gradients to shared memory with accesses of 16 bytes, whatever
-    the width of an image, and multiply them there."""
+    """The plan: blocks copy feature maps of images and of result gradients to shared memory, by accesses of 16 bytes
+    whatever the width of an image, and multiply them there."""
 
     kernel = "kernel/depthwise_wgrad_feature_maps.mako"
 

@@ -1,5 +1,5 @@
 """The plan of depthwise weight gradients: each thread loops over strips and accumulates all taps; blocks store their
-sums in the workspace, and an auxiliary kernel adds them in a fixed order."""
+sums in the workspace; an auxiliary kernel adds these in a fixed order."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from ptxgen.lowering.kernel_problem import STRIDED, KernelProblem
 
 @dataclass(frozen=True)
 class WgradScheduler(Part):
-    """A block has a tile of lanes, or a filter, and a slice of the strips."""
+    """The tile scheduler: a block computes a tile of lanes, or one filter, for a slice of the strips."""
 
     config: Config
     grouped: bool
@@ -43,7 +43,7 @@ class WgradScheduler(Part):
 
     @property
     def grid_text(self) -> str:
-        """The meaning of the axes of the grid."""
+        """A text for the header: the meaning of the axes of the grid."""
         return "(tiles of lanes, slices)" if self.grouped else "(filters, slices)"
 
 
@@ -86,15 +86,15 @@ class WgradParameters(KernelParameters):
 
 @dataclass(frozen=True)
 class TapSums(Part):
-    """The sums of taps: a block adds those of its threads, an auxiliary kernel those of all slices. ``entry``: name of
-    the main kernel."""
+    """The addition of the sums of each tap: a block adds the sums of its threads, and an auxiliary kernel those of all
+    slices. ``entry``: name of the main kernel."""
 
     entry: str
     config: Config
     arithmetic: Arithmetic
 
-    TAPS_PER_BLOCK, THREADS_PER_TAP = 32, 32  #: of the auxiliary kernel
-    TAP_THREADS = 32  #: threads that add the sums of a block's tap, where lanes are pixels
+    TAPS_PER_BLOCK, THREADS_PER_TAP = 32, 32  #: taps of a block of the auxiliary kernel, and threads of a tap
+    TAP_THREADS = 32  #: threads that add the sums of one tap of a block, if lanes are pixels
 
     def claim(self, p: KernelProblem, items: int, workspace: Allocator) -> None:
         assert strips(p) is not None
@@ -111,12 +111,13 @@ class TapSums(Part):
 
     @property
     def slices_bytes(self) -> int:
-        """Bytes of an element of the slices that the threads of a tap add at once."""
+        """The bytes between the first and the next element that a thread adds: those of one element in as many slices
+        as a tap has threads."""
         return self.THREADS_PER_TAP * self.arithmetic.bytes
 
     @property
     def partials(self) -> range:
-        """The offsets of the sums of the threads of a tap in shared memory."""
+        """The shared-memory offsets of the sums of a tap's threads."""
         step = self.TAPS_PER_BLOCK * self.arithmetic.bytes
         return range(0, self.THREADS_PER_TAP * step, step)
 
@@ -140,8 +141,8 @@ class TapSums(Part):
 
 @dataclass(frozen=True)
 class BlockSums:
-    """The sums of a block's threads in shared memory: [sum][thread]. ``size``: bytes of a sum; ``count``: sums of a
-    thread; ``step``: threads between those whose sums one thread adds."""
+    """The sums of a block's threads in shared memory, as [sum][thread]. ``size``: bytes of a sum; ``count``: sums of a
+    thread; ``step``: distance in threads between the sums that one thread adds."""
 
     threads: int
     size: int
@@ -150,27 +151,27 @@ class BlockSums:
 
     @property
     def bytes(self) -> int:
-        """Bytes of one sum of all threads."""
+        """Bytes that one sum of all threads takes."""
         return self.threads * self.size
 
     @property
     def offsets(self) -> range:
-        """The offset of each sum of a thread."""
+        """The offset of each of a thread's sums."""
         return range(0, self.count * self.bytes, self.bytes)
 
     @property
     def partials(self) -> range:
-        """The offsets of the sums that a thread adds."""
+        """The offsets of the partial sums that a thread adds."""
         return range(0, self.bytes // (self.step * self.size) * self.step * self.size, self.step * self.size)
 
     @property
     def tap_offsets(self) -> range:
-        """The offsets of the sums of a tap that its threads have added."""
+        """The offsets of a tap's sums after its threads have added partial sums."""
         return range(0, TapSums.TAP_THREADS * self.size, self.size)
 
 
 class DepthwiseWgradPlan(Plan):
-    """Result gradients times the pixels of their windows."""
+    """The plan: result gradients are multiplied by the pixels of their windows."""
 
     kernel = "kernel/depthwise_wgrad.mako"
 

@@ -1,1 +1,1 @@
-"""Tensor-core kernels by mma.sync, from sm_80 on: every warp copies and multiplies."""
+"""The family mma: tensor-core kernels by mma.sync, in which every warp copies and multiplies."""

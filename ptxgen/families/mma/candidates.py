@@ -27,10 +27,10 @@ ASYNC = (4, 16)  #: least and greatest bytes of one cp.async
 
 PATHS = ("operand_path_a", "operand_path_b")
 
-#: the values of each axis that are tried
+#: axis -> the values that are tried
 AXES = searched(axes.AXES)
-WARPS_F64, STEPS_F64 = 8, 8  #: most warps of a block, and steps of a group of them, of candidates in f64
-#: sides of tiles that are candidates in f64; other types have those that are powers of two
+WARPS_F64, STEPS_F64 = 8, 8  #: for candidates in f64: most warps of a block, and most steps of a group of warps
+#: sides of tiles of candidates in f64; candidates in other types have powers of two
 SIDES_F64 = {
     "ms": (16, 32, 48, 64),
     "ns": (8, 16, 24, 32, 48, 64),
@@ -51,8 +51,8 @@ class MmaSpace(MultistageSpace):
     shape = ("ms", "ns", "ml", "nl", "u", "kl")
 
     def _operand_paths(self, p: KernelProblem) -> list[tuple[int, int]]:
-        """Values of operand_path_a and operand_path_b: operands with unaligned rows may be packed; a packed K-major
-        operand has a padded K, so the other one is packed too."""
+        """The pairs (operand_path_a, operand_path_b). Operands with unaligned rows may be packed. A packed K-major
+        operand has a padded K, so the other operand is packed, too."""
         off = [p.vectors[n] * p.element.bytes < ASYNC[1] for n in (0, 1)]
         if not any(off):
             return [(0, 0)]
@@ -60,8 +60,8 @@ class MmaSpace(MultistageSpace):
         return [(0, 0), (PACK, PACK) if longer else (PACK * off[0], PACK * off[1])]
 
     def copy_modes(self, p: KernelProblem, every: bool = False) -> list[dict[str, int]]:
-        """The widest accesses: by cp.async from 4 bytes on, and through registers with ``deferred_sts`` below 16
-        bytes."""
+        """The copy modes with the widest accesses: by cp.async from 4 bytes on; below 16 bytes also through registers
+        with ``deferred_sts``."""
         out = []
         for paths in [(a, b) for b in (DIRECT, PACK) for a in (DIRECT, PACK)] if every else self._operand_paths(p):
             modes: list[list[tuple[int, int]]] = []
@@ -75,7 +75,7 @@ class MmaSpace(MultistageSpace):
         return out
 
     def variables(self, p: KernelProblem) -> dict[tuple[str, ...], list[tuple[int, ...]]]:
-        """Copy modes; ``kg`` with ``splitk``; depths of whole instructions."""
+        """The groups of axes for the sampler: copy modes; ``kg`` with ``splitk``; depths of whole instructions."""
         out, names = super().variables(p), (*PATHS, "cp_async_a", "vec_a", "cp_async_b", "vec_b")
         for name in (*names, "kg", "splitk"):
             del out[name,]
@@ -89,7 +89,7 @@ class MmaSpace(MultistageSpace):
         }
 
     def _narrower(self, p: KernelProblem) -> list[tuple[int, ...]]:
-        """Copy modes with narrower accesses than the widest."""
+        """The copy modes whose accesses are narrower than the widest."""
         least = ASYNC[0] // p.element.bytes
         each = [
             [(x, v) for v in self.axes[name] if v <= p.vectors[n] for x in (0, 1) if x == 0 or v >= least]
@@ -122,8 +122,8 @@ class MmaSpace(MultistageSpace):
         return flat.take(np.flatnonzero(_useful_f64(p, flat)))
 
     def variants(self, p: KernelProblem, d: Device) -> list[list[dict[str, int]]]:
-        """With and without fragment prefetch, and with and without C through shared memory. Where the device has no
-        cp.async, all copies go through registers."""
+        """The variants: with and without fragment prefetch, with and without C through shared memory. If the device
+        lacks cp.async, all copies go through registers."""
         stages, modes = super().variants(p, d)
         if not d.has_async_copy:
             through = [{**mode, "cp_async_a": 0, "cp_async_b": 0, "deferred_sts": 1} for mode in modes]
@@ -131,7 +131,8 @@ class MmaSpace(MultistageSpace):
         return [stages, modes, *([{name: n} for n in (0, 1)] for name in ("fragment_prefetch", "epilogue_smem"))]
 
     def default_splitk(self, p: KernelProblem, c: Columns) -> Ints:
-        """``flag_red`` needs a cleared workspace, which packed operands overwrite."""
+        """The ``splitk`` value of candidates. ``flag_red`` is excluded with packed operands, because they overwrite the
+        cleared workspace that it needs."""
         plain = super().default_splitk(p, c)
         return np.where(
             (operand_packing.packs(c, "a") | operand_packing.packs(c, "b")) & (plain == SPLIT_FLAG),
@@ -168,9 +169,9 @@ class MmaSpace(MultistageSpace):
 
 
 def _useful_f64(p: KernelProblem, c: Columns) -> Any:
-    """The shapes that are candidates in f64. In measurements of 1,608 problems, other shapes with powers of two were
-    fastest for 1 to 2 %, by 2 % in the median. Sides that are no powers of two are candidates where a block has four
-    warps and 32 rows and columns or more: they fill waves that powers of two do not."""
+    """A mask of the shapes that are candidates in f64. In measurements of 1,608 problems, other shapes with powers of
+    two were fastest for 1 to 2 %, by a median of 2 %. Sides that are not powers of two are candidates if a block has
+    four warps and at least 32 rows and columns: they fill waves that powers of two do not."""
     warps = c.ml // c.ms * (c.nl // c.ns) * c.kl
     powers = (power_of_two_in(c.ml) == c.ml) & (power_of_two_in(c.nl) == c.nl)
     large = (np.minimum(c.ml, c.nl) >= 32) & (warps >= 4)
@@ -178,6 +179,7 @@ def _useful_f64(p: KernelProblem, c: Columns) -> Any:
 
 
 def width_c(p: KernelProblem, c: Any) -> Any:
-    """Elements of one access of C: at most 16 bytes of sums and, from registers, the adjacent elements of a lane."""
+    """Elements of one access to C: at most 16 bytes of sums; in stores from registers at most the adjacent elements of
+    a lane."""
     vec_c = np.minimum(c.vec_c, 16 // accumulator_bytes(p))
     return np.where(stores_via_smem(p, c), vec_c, np.minimum(vec_c, adjacent_c(p, c)))

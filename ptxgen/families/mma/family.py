@@ -1,4 +1,4 @@
-"""The family mma: mma.sync by tensor cores."""
+"""The family mma: products by the tensor-core instruction mma.sync."""
 
 from __future__ import annotations
 

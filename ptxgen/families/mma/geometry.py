@@ -23,8 +23,9 @@ VECTOR = 2  #: vector loads along M (or N), one row of K each
 SINGLE = 3  #: one f64, or the two of a complex element, per load, of K-major rows
 
 GUARDED = 6  #: registers per predicated load of 16 bytes
-MANY_LOADS = 32  #: narrower predicated loads of a thread from which they take registers of four of 16 bytes
-DEEP = 256  #: elements of K from which a stage counts as deep
+#: if a thread has this many narrower predicated loads, they take as many registers as four loads of 16 bytes
+MANY_LOADS = 32
+DEEP = 256  #: a stage counts as deep if it has this many elements of K
 DEEP_REGISTERS = 32  #: registers kept in reserve for deep stages of fp8
 FULL_THREADS = 256  #: threads per multiprocessor up to which each can have 255 registers
 POINTERS_LIMIT = 4  #: with more loads per thread, all share one pointer and each has a 32-bit offset
@@ -32,15 +33,15 @@ POINTERS_LIMIT = 4  #: with more loads per thread, all share one pointer and eac
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
 class MmaOperandGeometry(OperandGeometry):
-    """A or B in a block. The tile's side is M for A, N for B."""
+    """The geometry of A or B in a block. Its *side* is M for A, N for B."""
 
     name: str  #: a or b
     tile: IntOrColumn  #: elements of the block tile along its side
     warp_tile: IntOrColumn  #: elements of the warp tile along its side
     warps: IntOrColumn  #: warps of the block along its side
     vec: IntOrColumn  #: elements per global load
-    cp_async: IntOrColumn  #: 1: cp.async copies it, 0: it passes through registers
-    kmajor: bool  #: whether K is contiguous, in global and in shared memory
+    cp_async: IntOrColumn  #: 1: cp.async copies the operand, 0: it passes through registers
+    kmajor: bool  #: True if K is contiguous, in global and in shared memory
     fragment_load: int  #: MATRIX, BYTES, VECTOR or SINGLE
     adjacent: IntOrColumn  #: adjacent rows (columns) of C that a lane holds
     row_pitch: IntOrColumn  #: elements from one row to the next in shared memory
@@ -48,11 +49,11 @@ class MmaOperandGeometry(OperandGeometry):
     rows: IntOrColumn  #: rows of a stage
     row_elements: IntOrColumn  #: elements of a row of a stage, without padding
     row_loads: IntOrColumn  #: global loads per row of a stage
-    run: IntOrColumn  #: adjacent loads of a row that adjacent threads have, a power of two
-    run_loads: IntOrColumn  #: loads of that run of every row
-    swizzled: BoolOrColumn  #: whether chunks of 16 bytes are swizzled in shared memory; else rows are padded
+    run: IntOrColumn  #: adjacent loads of a row that adjacent threads make, a power of two
+    run_loads: IntOrColumn  #: loads of this run in all rows together
+    swizzled: BoolOrColumn  #: True if 16-byte chunks are swizzled in shared memory; else rows are padded
     bytes: int  #: bytes of an element
-    chunk: int  #: elements of 16 bytes
+    chunk: int  #: elements per 16 bytes
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
@@ -63,13 +64,13 @@ class MmaGeometry(MultistageGeometry):
     b: MmaOperandGeometry
     steps: IntOrColumn  #: MMA steps along K per K iteration
     depth: int  #: elements of K of an MMA step
-    loads_per_thread: IntOrColumn  #: global loads of a thread per stage, of the operand that has more
-    expected_registers: IntOrColumn  #: 32-bit registers per thread that ptxas takes on average
+    loads_per_thread: IntOrColumn  #: global loads of a thread per stage, for the operand that has more
+    expected_registers: IntOrColumn  #: mean number of 32-bit registers that ptxas gives a thread
     packed_bytes: IntOrColumn  #: bytes of workspace for packed operands
 
 
 def fragment_load(p: KernelProblem, kmajor: bool) -> int:
-    """How the fragments of an operand are loaded from shared memory."""
+    """The way in which fragments of an operand are loaded from shared memory: MATRIX, BYTES, VECTOR or SINGLE."""
     size = p.element.bytes
     if size >= 8:
         return SINGLE if kmajor else VECTOR
@@ -79,15 +80,15 @@ def fragment_load(p: KernelProblem, kmajor: bool) -> int:
 
 
 def adjacent(p: KernelProblem, warp_tile: Any, first: bool, load: int) -> Any:
-    """Adjacent rows (or columns) of C that one lane holds: those of a vector load. 1 where more would take moves
-    between registers, because the registers of a fragment are consecutive."""
+    """The number of adjacent rows (or columns) of C that one lane holds, which is that of a vector load. It is 1 if
+    more would take moves between registers, because the registers of a fragment are consecutive."""
     most = {BYTES: 2, VECTOR: 2 if first else 4 if p.element.bytes == 4 else 1}.get(load, 1)
     most = min(most, 16 // p.element.bytes)
     return np.maximum(np.minimum(power_of_two_in(warp_tile // 8), most), 1)
 
 
 def adjacent_c(p: KernelProblem, c: Any) -> Any:
-    """Adjacent elements of C that a lane has in registers."""
+    """The number of adjacent elements of a row of C that a lane has in registers."""
     return 2 * adjacent(p, c.ns, False, fragment_load(p, p.layout[1] == "T"))
 
 
@@ -135,8 +136,9 @@ def operand(p: KernelProblem, c: Any, name: str) -> MmaOperandGeometry:
 
 
 def _c_row_pitch(nl: Any, sum_bytes: int, a: MmaOperandGeometry, b: MmaOperandGeometry) -> Any:
-    """Elements from one row of C to the next in shared memory, such that the stores of a warp have few bank conflicts:
-    from lane to lane rows differ by ``a.adjacent``, vectors of up to 16 bytes by ``2 b.adjacent`` columns."""
+    """Elements from one row of C to the next in shared memory. With this pitch the stores of a warp have few bank
+    conflicts: from lane to lane, rows differ by ``a.adjacent``, and vectors of up to 16 bytes by ``2 b.adjacent``
+    columns."""
     if sum_bytes == 16:  # vectors of one element, at every other 16 bytes: an odd pitch fills the gaps
         return nl + 1
     if sum_bytes == 8:
@@ -154,7 +156,7 @@ def _smallest_part(p: KernelProblem, c: Any) -> tuple[Any, Any]:
 
 
 def counts(p: KernelProblem, c: Any) -> dict[str, Any]:
-    """The numbers of the geometry that depend on tiles, extents and slices alone: threads, tiles and slices of K."""
+    """The geometry that depends only on tiles, extents and slices: threads, tiles and slices of K."""
     group, sum_bytes, depth = c.ml // c.ms * (c.nl // c.ns) * WARP, accumulator_bytes(p), instruction(p).depth
     packed_bytes = operand_packing.workspace(p, c)
     counted = tiles_and_slices(p, c, sum_bytes)
@@ -171,7 +173,7 @@ def counts(p: KernelProblem, c: Any) -> dict[str, Any]:
 
 
 def geometry(p: KernelProblem, c: Any) -> MmaGeometry:
-    """The geometry of ``c`` on ``p``. ``c``: a configuration, or columns of many."""
+    """The geometry of ``c``, a configuration or columns of many, on ``p``."""
     i, counted = instruction(p), counts(p, c)
     a, b = operand(p, c, "a"), operand(p, c, "b")
     threads = counted["threads"]

@@ -1,12 +1,12 @@
-"""Layouts: in shared memory, in fragments, in C. Numbers only; templates write the instructions.
+"""The layouts of mma.sync kernels: shared memory, fragments, C. Python makes numbers; templates write instructions.
 
-In shared memory an operand has rows along K (K-major) or along M (N). Rows of 16-byte chunks that ldmatrix reads, eight
-at a time, are swizzled: chunk q of row r is stored at q ^ key(r), which is linear in the bits of r, so that a
-displacement by powers of two is another XOR and an offset. Rows that vectors are read from, and rows along M (N) whose
-length is no power of two, are padded instead.
+In shared memory an operand has rows along K (K-major) or along M (N). ldmatrix reads 16-byte chunks of eight rows at a
+time; such rows are swizzled: chunk q of row r is stored at q ^ key(r). The key is linear in the bits of r, so a
+displacement by powers of two is another XOR and an offset. Rows that are read by vector loads, and rows along M (N)
+whose length is not a power of two, are padded instead.
 
-The order of K may be any that is the same for both operands, and rows (columns) of a warp's tile may be any rows of C:
-therefore one lane can hold the adjacent elements of a vector, and the next lane the following ones.
+Any order of K is allowed if it is the same for both operands, and the rows (columns) of a warp's tile may be any rows
+of C. Therefore one lane can hold the adjacent elements of a vector, and the next lane the following elements.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ ROWS_OF_CHUNKS = {8: ((-2, 4),), 4: (), 2: (), 1: ()}  #: two rows, four chunks 
 
 @dataclass(frozen=True)
 class GlobalLoad:
-    """One of a thread's global loads of a stage. ``mn``, ``k``: elements from the thread's first load; ``offset``:
-    bytes from its address in the stage, ``pointer``: the index of its store pointer; ``oob``: the register that
-    holds whether it is outside M or N (predicated bounds), shared by the loads of one row."""
+    """One of a thread's global loads of a stage. ``mn``, ``k``: elements from the thread's first load along M or N and
+    along K; ``offset``: bytes from its pointer into the stage; ``pointer``: the index of this pointer; ``oob``: the
+    predicate register that is true if the load is outside M or N (predicated bounds); the loads of one row share it."""
 
     index: int
     mn: int
@@ -44,9 +44,9 @@ class GlobalLoad:
 
 @dataclass(frozen=True)
 class FragmentLoad:
-    """One fragment load: of ``ptx_type`` (``x4``: ldmatrix; else the type of an ld.shared) into ``registers``,
-    ``offset`` bytes from the lane's address XOR ``swizzle``; ``address``: that place;
-    ``same_swizzle``: the same as of the load before it."""
+    """One fragment load. ``ptx_type``: ``x4`` or ``x2`` for ldmatrix, else the type of ld.shared; ``registers``: the
+    destination; the source is ``offset`` bytes from the lane's address XOR ``swizzle``; ``address``: this source in
+    PTX; ``same_swizzle``: True if the preceding load has the same swizzle."""
 
     ptx_type: str
     registers: str
@@ -58,7 +58,7 @@ class FragmentLoad:
 
 @dataclass(frozen=True)
 class Term:
-    """Part of a sum over a lane number: ((lane >> shift) & mask) * weight."""
+    """A term of a sum over bits of a lane number: ((lane >> shift) & mask) * weight."""
 
     shift: int
     mask: int
@@ -69,18 +69,18 @@ class Term:
 
 
 def key_of(row: int, keys: tuple[tuple[int, int], ...]) -> int:
-    """The XOR of the chunks of a row."""
+    """The number with which the chunk numbers of a row are xored."""
     return sum((row >> s if s >= 0 else row << -s) & m for s, m in keys)
 
 
 class MmaOperand(CopiedTile):
     """How A or B reaches the registers of a warp.
 
-    ``g``: the operand's part of the geometry (geometry.operand), all integers; ``threads`` of the block, ``depth`` U,
-    ``steps`` steps of one group of warps a stage, ``ahead`` whether fragments are read one step ahead, ``base`` the
-    operand's offset in a stage, ``packed`` whether a packing kernel copies it to longer rows first, ``addressing`` how
-    it is addressed in global memory, ``ld`` the leading dimension that the kernel reads, ``parts`` registers of an
-    element of a fragment: 2 of complex ones.
+    ``g``: the operand's geometry for one configuration; ``threads``: threads of the block; ``depth``: U; ``steps``:
+    steps per stage of one group of warps; ``ahead``: True if fragments are loaded one step ahead; ``base``: the
+    operand's offset in a stage; ``packed``: True if a packing kernel copies the operand to longer rows first;
+    ``addressing``: the address mode; ``ld``: the leading dimension that the kernel reads; ``parts``: registers of an
+    element of a fragment, 2 for complex elements.
     """
 
     kmajor_smem = transposed = widens = unpacks = extracts = casts = twice = False
@@ -138,12 +138,12 @@ class MmaOperand(CopiedTile):
     # ---- shared memory
 
     def at(self, mn: int, k: int) -> int:
-        """Byte of an element in the operand's part of a stage."""
+        """The byte offset of an element in the operand's part of a stage."""
         row, column = (mn, k) if self.kmajor else (k, mn)
         return row * self.row * self.bytes + (column * self.bytes ^ key_of(row, self.keys) << 4)
 
     def _thread_runs(self, threads: int) -> list[str]:
-        """The instructions that separate a thread's row and its run, where the threads of a block have several runs."""
+        """The instructions that compute a thread's row and its run, if the threads of a block have several runs."""
         if self.run_vectors == self.vectors or self.run_vectors >= threads:
             return []
         mn, k = f"%mn_{self.name}", f"%k_{self.name}"
@@ -154,7 +154,8 @@ class MmaOperand(CopiedTile):
         ]
 
     def _global_loads(self, threads: int) -> list[GlobalLoad]:
-        """Threads have the loads of one run of every row, row by row, and then those of the next run."""
+        """The loads of a thread. The threads make the loads of one run in every row, row by row, and then those of the
+        next run."""
         out: list[GlobalLoad] = []
         names: dict[int, str] = {}
         for first in range(0, self.vectors, threads):
@@ -173,23 +174,23 @@ class MmaOperand(CopiedTile):
         return out
 
     def fits_32bit_offsets(self, ld: int) -> bool:
-        """True if 32 bits hold the offset in bytes of every load of a stage from the block's first element, at a
-        leading dimension of ``ld``."""
+        """True if the byte offset of every load of a stage from the block's first element fits 32 bits. ``ld``: the
+        leading dimension."""
         last = (self.tile - 1) * ld + self.depth if self.kmajor else (self.depth - 1) * ld + self.tile
         return last * self.bytes < 1 << 32
 
     def store_ptr(self, p: GlobalLoad) -> str:
-        """The register with the address of a load's data in the stage that is being filled."""
+        """The register with the shared-memory address at which load ``p`` is stored in the stage being filled."""
         return self.store_ptrs[p.pointer][0]
 
     @property
     def limit(self) -> str:
-        """The register with the extent that loads stay inside: the rows of a copy are filled to their ends."""
+        """The register with the extent that bounds the loads. The rows of a packed copy are filled to their ends."""
         return f"%ld{self.name}" if self.packed_first and not self.kmajor else f"%{self.extent}"
 
     @property
     def edge(self) -> int:
-        """Elements from the last one that a load may start at to the end of the extent."""
+        """Elements from the last place where a load may start to the end of the extent."""
         return 1 if self.kmajor else self.vec
 
     @property
@@ -197,7 +198,7 @@ class MmaOperand(CopiedTile):
         return self.vec * self.bytes
 
     def _staging(self) -> None:
-        """``staging``: the registers that global loads fill; ``shared_stores``: the stores of it, by load."""
+        """Sets ``staging``, the registers that global loads fill, and ``shared_stores``, the stores of each load."""
         size = self.copy_bytes
         words = max(size // 4, 1)
         self.staging = self.converted = Tile(f"ldg_{self.name}", "b16" if size < 4 else "b32", (len(self.loads), words))
@@ -225,23 +226,23 @@ class MmaOperand(CopiedTile):
 
     @property
     def read_title(self) -> str:
-        """What a lane reads first."""
+        """A text for a comment: what a lane reads first."""
         rows = self.raw or self.fragment_load == MATRIX
         return "16 bytes (a row of ldmatrix)" if rows else "vector"
 
     @property
     def row_registers(self) -> tuple[str, str]:
-        """The registers of a lane's row in shared memory, and of the element along it."""
+        """The registers with a lane's row in shared memory, and with its element along the row."""
         return ("%mn", "%k") if self.kmajor else ("%k", "%mn")
 
     @property
     def trans(self) -> str:
-        """The modifier of ldmatrix."""
+        """The modifier ``.trans`` of ldmatrix, or an empty text."""
         return "" if self.kmajor else ".trans"
 
     @property
     def has_halves(self) -> bool:
-        """True if the first half of the fragment loads has the first half of the rows (or columns) of a lane."""
+        """True if the first half of the fragment loads brings the first half of a lane's rows (or columns)."""
         loads, half = self.fragment_loads(0, 0), self.tiles // 2
         if self.raw is not None or self.tiles % 2 or len(loads) % 2:
             return False
@@ -251,12 +252,12 @@ class MmaOperand(CopiedTile):
         return names == first and max(rows[: len(rows) // 2]) < half
 
     def buffer(self, k: int) -> int:
-        """Which of the fragment buffers holds step ``k``."""
+        """The number of the fragment buffer that holds step ``k``."""
         return k % 2 if self.prefetches else 0
 
     @property
     def lane_mn(self) -> list[Term]:
-        """Rows (columns) from a warp's first to the first that a lane reads."""
+        """Rows (columns) from a warp's first to the first that a lane reads, as terms of the lane number."""
         t = self.adjacent
         if self.fragment_load == MATRIX:
             if self.kmajor:
@@ -266,7 +267,7 @@ class MmaOperand(CopiedTile):
 
     @property
     def lane_k(self) -> list[Term]:
-        """Elements of K from a step's first to the first that a lane reads."""
+        """Elements of K from a step's first to the first that a lane reads, as terms of the lane number."""
         chunk = self.chunk
         if self.fragment_load == MATRIX:
             if self.kmajor:
@@ -319,7 +320,8 @@ class MmaOperand(CopiedTile):
         return out
 
     def _vectors(self, k: int, buffer: int) -> list[FragmentLoad]:
-        """One row of K a load, ``adjacent`` elements along M (the halves of a tile) or N (of as many tiles)."""
+        """The vector loads of one row of K each: ``adjacent`` elements along M (for the halves of a tile) or N (for as
+        many tiles)."""
         out, t = [], self.adjacent
         halves = self.least // 8
         for place in range(0, self.tiles * halves, t):  # the first of eights of rows (columns)
@@ -332,7 +334,7 @@ class MmaOperand(CopiedTile):
         return out
 
     def byte_permutes(self, buffer: int) -> list[tuple[str, str, str, str]]:
-        """For 8-bit operands along M (N): (register, two loaded ones, selector) of each byte permutation."""
+        """For 8-bit operands along M (N), the byte permutations as (destination, two loaded registers, selector)."""
         if self.raw is None:
             return []
         out = []
@@ -353,8 +355,8 @@ class MmaOperand(CopiedTile):
     # ---- C
 
     def _c_positions(self) -> list[tuple[int, int, int]]:
-        """The rows (columns) of C that a lane holds, in order: elements from the lane's first, the tile, and which of
-        the tile's two."""
+        """For each row (column) of C that a lane holds, in order: elements from the lane's first, the tile, and the
+        index among the tile's two."""
         t = self.adjacent
         out = []
         for n in range(self.tiles):
@@ -365,10 +367,10 @@ class MmaOperand(CopiedTile):
         return sorted(out)
 
     def offset(self, i: int) -> int:
-        """Rows (columns) of C from the first that a lane holds to number ``i``."""
+        """Rows (columns) of C from the lane's first to its number ``i``."""
         return self.c_positions[i][0]
 
     @property
     def lane_of_c(self) -> Term:
-        """Rows (columns) from a warp's first to the first that a lane holds of C."""
+        """Rows (columns) of C from the warp's first to the lane's first, as a term of the lane number."""
         return Term(2, 7, self.adjacent) if self.first else Term(0, 3, 2 * self.adjacent)

@@ -16,8 +16,8 @@ from ptxgen.lowering.complex_product import ComplexProduct
 
 @dataclass(frozen=True)
 class MmaMainloop(MultistageMainloop):
-    """mma.sync on fragments that ldmatrix or vector loads fill. ``rounding``: the instruction that rounds f32 to tf32,
-    "" for other types."""
+    """The main loop of mma.sync on fragments that ldmatrix or vector loads fill. ``rounding``: the instruction that
+    rounds f32 to tf32, empty for other types."""
 
     a: MmaOperand
     b: MmaOperand
@@ -42,7 +42,7 @@ class MmaMainloop(MultistageMainloop):
 
     @property
     def packed(self) -> bool:
-        """True if accumulators are pairs of f16."""
+        """True if an accumulator register holds two f16 sums."""
         return self.instruction.sums == 2
 
     @property
@@ -57,28 +57,28 @@ class MmaMainloop(MultistageMainloop):
 
     @property
     def contiguous(self) -> int:
-        """Adjacent columns of C that a lane holds."""
+        """The number of adjacent columns of C that a lane holds."""
         return 2 * self.b.adjacent
 
     @property
     def group_depth(self) -> int:
-        """Elements of K of a group of warps in a stage."""
+        """Elements of K in a stage that belong to one group of warps."""
         return self.steps * self.instruction.depth
 
     @cached_property
     def row_sums(self) -> list[list[str]]:
-        """The accumulators of each row of a lane, or its pairs of columns."""
+        """For each row of a lane, its accumulators (or pairs of accumulators)."""
         columns, parts = range(0, self.ns, 2 if self.packed else 1), range(self.a.parts)
         return [[self.sum_at(i, j, part) for j in columns for part in parts] for i in range(self.ms)]
 
     def rounded(self, x: MmaOperand, k: int, part: TilePart) -> list[str]:
-        """The registers of the fragments of step ``k`` of a part."""
+        """The fragment registers of step ``k`` that are rounded to tf32, for a part of the tile."""
         buffer, tiles = x.buffer(k), range(x.tiles // part.of(x.name))
         return [x.fragment[buffer, n, r] for n in tiles for r in range(x.registers)]
 
     def sum_at(self, i: int, j: int, part: int = 0) -> str:
-        """The accumulator of row ``i`` and column ``j`` of a lane (of two columns where sums are packed), or of a part
-        of it."""
+        """The accumulator for row ``i`` and column ``j`` of a lane (for two columns if sums are packed), or for part
+        ``part`` of it."""
         (_, tile_m, low), (_, tile_n, right) = self.a.c_positions[i], self.b.c_positions[j]
         return self.acc[tile_m, tile_n, low if self.packed else (2 * low + right) * self.a.parts + part]
 
@@ -86,29 +86,29 @@ class MmaMainloop(MultistageMainloop):
 
     @cached_property
     def products(self) -> list[tuple[int, int]]:
-        """The tiles along M and N of a step, in the order in which they are multiplied."""
+        """The (tile along M, tile along N) of each product of a step, in order."""
         return products(self.a.tiles, self.b.tiles, self.config.mma_order)
 
     def has_loop(self, part: TilePart) -> bool:
-        """True if a K loop multiplies a part of the tile."""
+        """True if a K loop of its own multiplies this part of the tile."""
         rows, columns = self.a.tiles // part.a * ROWS, self.b.tiles // part.b * COLUMNS
         return not lacks_wait(self.a.bytes, self.config.fragment_prefetch, rows, columns)
 
     def products_of(self, part: TilePart) -> list[tuple[int, int]]:
-        """The same of a part of the tile."""
+        """The entries of ``products`` in a part of the tile."""
         if part == self.WHOLE:
             return self.products
         return products(self.a.tiles // part.a, self.b.tiles // part.b, self.config.mma_order)
 
     @cached_property
     def inverted(self) -> dict[str, Tile]:
-        """The registers of inverted fragments, by operand; empty: products need none."""
+        """The registers of inverted fragments, by operand; empty if no product needs them."""
         if not self.instruction.inverts:
             return {}
         return {x.name: Tile(f"inverted_{x.name}", "b32", (x.tiles, x.registers)) for x in self.operands}
 
     def inversions(self, k: int, part: TilePart) -> list[str]:
-        """The instructions that invert fragments of a step."""
+        """The instructions that invert the fragments of step ``k``."""
         return [
             f"not.b32 {self.inverted[x.name][n, r]}, {x.fragment[x.buffer(k), n, r]};"
             for x in self.operands
@@ -118,7 +118,7 @@ class MmaMainloop(MultistageMainloop):
         ]
 
     def issued(self, k: int, part: TilePart) -> list[tuple[list[str], str, str]]:
-        """The instructions that add one step to a part of the tile: registers of the sums, operands A and B of each."""
+        """The instructions that add step ``k`` to a part of the tile, each as (sums, operand A, operand B)."""
         tiles = self.products_of(part)
         if not self.inverted:
             return [each for i, j in tiles for each in self.issues(i, j, k)]
@@ -134,7 +134,7 @@ class MmaMainloop(MultistageMainloop):
         return products
 
     def issues(self, i: int, j: int, k: int) -> list[tuple[list[str], str, str]]:
-        """The instructions that add one step to tile (i, j): registers of the sums, operands A and B of each."""
+        """The instructions that add step ``k`` to tile (i, j), each as (sums, operand A, operand B)."""
         rows = [self.a.fragment[self.a.buffer(k), i, n] for n in range(self.a.registers)]
         columns = [self.b.fragment[self.b.buffer(k), j, n] for n in range(self.b.registers)]
         return self.instruction.step([self.acc[i, j, n] for n in range(self.instruction.sums)], rows, columns)
@@ -157,22 +157,22 @@ class MmaMainloop(MultistageMainloop):
 
 @dataclass(frozen=True)
 class ComplexMmaMainloop(MmaMainloop):
-    """mma.sync on the parts of complex elements: four instructions a step and tile. Of each element of a fragment, and
-    of each sum, there is a register for each part."""
+    """The main loop of mma.sync on the parts of complex elements: four instructions per step and tile. Each fragment
+    element and each sum has a register for its real part and one for its imaginary part."""
 
     algebra: ComplexProduct
 
     @cached_property
     def negated(self) -> Tile:
-        """Parts of the fragments of A that some instructions take negated."""
+        """The registers of negated parts of fragments of A."""
         return Tile("negated", "f64", (len(self.algebra.negated), self.a.tiles, self.a.registers))
 
     def _part(self, x: MmaOperand, k: int, tile: int, part: int) -> list[str]:
-        """The registers of a part of a tile's fragment."""
+        """The registers of one part (real or imaginary) of a tile's fragment."""
         return [x.fragment[x.buffer(k), tile, r * x.parts + part] for r in range(x.registers)]
 
     def inversions(self, k: int, part: TilePart) -> list[str]:
-        """The instructions that invert the signs of parts of fragments."""
+        """The instructions that negate parts of fragments."""
         lines = []
         for n, each in enumerate(self.algebra.negated):
             for tile in range(self.a.tiles // part.a):

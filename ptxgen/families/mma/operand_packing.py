@@ -1,6 +1,6 @@
-"""Operands that an auxiliary kernel packs before the product: unaligned rows become rows of whole 128 bytes.
+"""Operand packing: an auxiliary kernel copies unaligned rows to rows of whole 128 bytes before the product.
 
-A K-major copy is padded with zeros to whole 16 bytes along K. Then the other operand is packed and padded too, and the
+A K-major copy is padded with zeros to whole 16 bytes along K. The other operand is then packed and padded, too, and the
 kernel computes a longer K.
 """
 
@@ -43,12 +43,12 @@ def workspace(p: KernelProblem, c: Any) -> Any:
 
 
 def packs(c: Any, name: str) -> Any:
-    """True if an auxiliary kernel copies the operand to aligned rows first."""
+    """True if an auxiliary kernel copies operand ``name`` to aligned rows first."""
     return getattr(c, f"operand_path_{name}") == PACK
 
 
 def inside(p: KernelProblem, c: Any) -> KernelProblem:
-    """The problem that the kernel computes: operands with the pitch and alignment of their copies."""
+    """The problem that the main kernel computes, whose operands have the pitch and alignment of their copies."""
     size, q = p.element.bytes, p
     if any(packs(c, name) and kmajor(p, name) for name in "ab"):
         q = q.with_extents("", k=_up(p.k, 16 // size))

@@ -1,4 +1,4 @@
-"""Packing of operands whose rows are too unaligned for wide accesses, to rows of whole 128 bytes."""
+"""The packing kernel for operands whose rows are too unaligned for wide accesses: it makes rows of whole 128 bytes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ptxgen.lowering.packed_copy import PackedCopy
 
 @dataclass(frozen=True)
 class PaddedRowPacking(CopyPacking):
-    """A or B or both in padded rows."""
+    """The packing of A, B or both to padded rows."""
 
     config: Config
 

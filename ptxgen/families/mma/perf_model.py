@@ -1,8 +1,8 @@
 """The performance model of mma.sync kernels.
 
 A K iteration multiplies, moves fragments and stages through shared memory, and issues instructions; the most expensive
-of the three counts, by a smooth maximum. The multiprocessor's share of the L2 may take longer, or the latencies that
-too few warps cannot hide. The constants are those of ``families.mma.cost``.
+of the three counts, by a smooth maximum. A multiprocessor's share of the L2 may take longer, and so may latencies that
+do not overlap if there are too few warps. The constants are in ``families.mma.cost``.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from ptxgen.problem.device import Device
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
 class MmaCells:
-    """The numbers that depend on extents and slices of K, one entry per combination of a tile and slices."""
+    """The numbers that depend on extents and K slices: one entry for each combination of a tile and a slice count."""
 
     iterations: Floats  #: K iterations of a slice
     blocks: Floats  #: blocks of the launch
-    extra: Floats  #: microseconds of a launch besides its blocks
-    straddle_a: Floats  #: 1 where rows of A start within a cache line
-    straddle_b: Floats  #: likewise of B
+    extra: Floats  #: microseconds of a launch in addition to its blocks
+    straddle_a: Floats  #: 1 if rows of A do not start at cache lines
+    straddle_b: Floats  #: 1 if rows of B do not start at cache lines
 
 
 def work(p: KernelProblem, c: Columns, g: MmaGeometry, d: Device) -> Work:
-    """The cost of one block of each configuration. Reads no extents of ``p``."""
+    """The cost of one block of each configuration. It does not depend on extents of ``p``."""
     size, warps = p.element.bytes, np.maximum(g.threads // WARP, 1)
     rows, columns = np.maximum(c.ml // np.maximum(c.ms, 1), 1), np.maximum(c.nl // np.maximum(c.ns, 1), 1)
     tiles, steps = c.ms // ROWS * (c.ns // COLUMNS), c.u / c.kl / g.depth
@@ -89,7 +89,7 @@ def work(p: KernelProblem, c: Columns, g: MmaGeometry, d: Device) -> Work:
 
 
 def cell(p: KernelProblem, c: Columns, g: MmaGeometry, d: Device) -> MmaCells:
-    """The cells of ``c``."""
+    """The cells of the configurations ``c``."""
     size = p.element.bytes
     added = g.slices * p.results * p.accumulator.bytes / (cost.REDUCE * d.sms * d.clock * cost.CLOCK_SHARE)
     reduction = np.choose(np.clip(c.splitk, 0, 2), [cost.SPLIT_US[i] for i in range(3)])
@@ -108,7 +108,7 @@ def cell(p: KernelProblem, c: Columns, g: MmaGeometry, d: Device) -> MmaCells:
 
 
 def microseconds(p: KernelProblem, d: Device, w: Work, rows: Any, x: MmaCells, cell: Any) -> Floats:
-    """Microseconds of a launch."""
+    """The predicted microseconds of a launch."""
     iterations, blocks = x.iterations[cell], x.blocks[cell]
     resident, latency = w.resident[rows], w.latency[rows]
     moved = (

@@ -16,7 +16,7 @@ from ptxgen.lowering.complex_product import ComplexProduct
 
 
 class MmaPlan(Plan):
-    """Multistage schedule with mma.sync; each warp holds a tile of C in the registers of its lanes."""
+    """The multistage schedule with mma.sync: each warp holds a tile of C in the registers of its lanes."""
 
     kernel = "kernel/multistage.mako"
     geometry: MmaGeometry

@@ -17,8 +17,8 @@ from ptxgen.families.mma.geometry import BYTES, MmaGeometry, MmaOperandGeometry,
 from ptxgen.lowering.kernel_problem import STRIDED, KernelProblem
 from ptxgen.problem.device import Device
 
-LOADS_LIMIT = 32  #: loads in flight of one operand, per thread
-PACKED_LIMIT = 1 << 36  #: bytes of packed operands
+LOADS_LIMIT = 32  #: most loads in flight of one operand, per thread
+PACKED_LIMIT = 1 << 36  #: most bytes of packed operands
 
 
 def _times_power_of_two(block: Any, warp: Any) -> Any:
@@ -28,20 +28,20 @@ def _times_power_of_two(block: Any, warp: Any) -> Any:
 
 
 def _whole_bytes(p: KernelProblem, c: Any) -> Any:
-    """False if ldmatrix reads pairs of 8-bit elements along a side of a warp's tile that is no power of two."""
+    """False if ldmatrix reads pairs of 8-bit elements along a side of a warp's tile that is not a power of two."""
     first = fragment_load(p, operand_packing.kmajor(p, "a")) != BYTES
     second = fragment_load(p, operand_packing.kmajor(p, "b")) != BYTES
     return (first | (power_of_two_in(c.ms) == c.ms)) & (second | (power_of_two_in(c.ns) == c.ns))
 
 
 def _widest(p: KernelProblem, c: Any, operand: int) -> Any:
-    """Elements of the widest load of an operand: packed operands are aligned to 16 bytes."""
+    """Elements of the widest load of an operand. Packed operands are aligned to 16 bytes."""
     return where(operand_packing.packs(c, "ab"[operand]), 16 // p.element.bytes, p.vectors[operand])
 
 
 def _operand_path(p: KernelProblem, c: Any, g: MmaGeometry) -> Any:
-    """Packing pads K of a K-major operand, so the other operand must be packed too; flags need a cleared workspace;
-    only strided operands can be packed."""
+    """True if the operand paths are possible. If a K-major operand is packed, its K is padded, so the other one must be
+    packed, too; flags need a cleared workspace; only strided operands can be packed."""
     a, b = operand_packing.packs(c, "a"), operand_packing.packs(c, "b")
     only_one = (a & operand_packing.kmajor(p, "a") & np.logical_not(b)) | (
         b & operand_packing.kmajor(p, "b") & np.logical_not(a)
@@ -56,14 +56,14 @@ def _operand_path(p: KernelProblem, c: Any, g: MmaGeometry) -> Any:
 
 
 def _cp_async(p: KernelProblem, d: Device, x: MmaOperandGeometry) -> Any:
-    """cp.async copies 4, 8 or 16 bytes."""
+    """True if cp.async can copy the operand: it copies 4, 8 or 16 bytes."""
     size = x.vec * p.element.bytes
     return (x.cp_async == 0) | ((size >= 4) & (size <= 16) & d.has_async_copy)
 
 
 def _native(p: KernelProblem, d: Device) -> bool:
-    """True if mma.sync of this dtype is worth having: sm_90 converts fp8 to f16 first, which is faster than native
-    products only of operands that TMA cannot load, and serves where there are none."""
+    """True if mma.sync of this type is useful. sm_90 converts fp8 to f16 first; this is faster than native products
+    only for operands that TMA cannot load, and serves problems without native products."""
     native = bool(registry.native(p, d))
     return not native or any(v * p.element.bytes < 16 for v in p.vectors[:2])
 

@@ -26,7 +26,8 @@ class PrivateGroupsSpace(CandidateSpace):
     extent_rules = ("range", "private_groups_pitch", "private_groups_slices", "private_groups_workspace")
 
     def neutral(self, p: KernelProblem) -> KernelProblem:
-        """The problem with its number of groups, on which shared memory depends."""
+        """The representative of the problem's class, which keeps the number of groups, because shared memory depends on
+        it."""
         plain = super().neutral(p)
         sink = sink_of(plain)
         assert sink is not None
@@ -43,7 +44,7 @@ class PrivateGroupsSpace(CandidateSpace):
         return []
 
     def cells(self, p: KernelProblem, d: Device, tiles: Columns) -> tuple[Columns, Ints]:
-        """Each tile with every number of slices."""
+        """The cells: each tile with every number of slices."""
         slices = np.array(self.axes["kg"])
         c = Columns({n: np.repeat(v, len(slices)) for n, v in tiles.replace(family=self.code).columns.items()})
         c = c.replace(kg=np.tile(slices, len(tiles)))

@@ -1,8 +1,8 @@
 """The geometry of kernels with private groups.
 
-A lane has a copy of each group, and of one more that takes what is not reduced. With keys of rows, a warp has
-``array_vec`` columns per lane, and the warps of a block share the rows of a slice. With keys of columns, a warp has
-``warp_rows`` rows, and its lanes share the columns of a slice.
+A lane has a copy of each group, and of one further group that collects elements that are not reduced. If keys are those
+of rows, a warp has ``array_vec`` columns per lane, and the warps of a block share the rows of a slice. If keys are
+those of columns, a warp has ``warp_rows`` rows, and its lanes share the columns of a slice.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.dtypes import dtype
 
 FIXED_REGISTERS = 36  #: registers per thread besides loads, keys and values
-JOIN_REGISTERS = 60  #: of the epilogue with keys of columns, besides those of values
-COUNT_BYTES = 8  #: of the number of rejected keys of a warp, or of a slice
-WORKSPACE_ALIGNMENT = 16  #: of those numbers
+JOIN_REGISTERS = 60  #: registers of the epilogue for keys of columns, besides those of values
+COUNT_BYTES = 8  #: bytes of the number of rejected keys that a warp, or a slice, has
+WORKSPACE_ALIGNMENT = 16  #: alignment in bytes of these numbers in the workspace
 
 
 def sink_of(p: KernelProblem) -> ElementGroups | None:
-    """The sink, if it is one of element groups."""
+    """The sink if it is an ``ElementGroups``, else None."""
     return p.sink if isinstance(p.sink, ElementGroups) else None
 
 
@@ -42,25 +42,25 @@ def key_bytes(p: KernelProblem) -> int:
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
 class PrivateGroupsGeometry(Geometry):
-    copy_bytes: IntOrColumn  #: bytes of the copies of one group of a warp, of one of its rows
+    copy_bytes: IntOrColumn  #: bytes of a warp's copies of one group, for one of its rows
     warp_bytes: IntOrColumn  #: bytes of shared memory of a warp
-    strips: IntOrColumn  #: blocks of a slice
-    units: IntOrColumn  #: rows, or vectors of a warp along a row, that slices share
+    strips: IntOrColumn  #: blocks per slice
+    units: IntOrColumn  #: rows, or a warp's vectors along a row, that are divided among the slices
     loaded: IntOrColumn  #: registers of a thread with elements in flight
 
 
 def packs(element: str) -> bool:
-    """True if a register holds two elements of a vector."""
+    """True if a register holds two elements."""
     return register_class(element) == "b16"
 
 
 def words(n: Any, element: str) -> Any:
-    """Registers of ``n`` adjacent elements."""
+    """The number of registers that hold ``n`` adjacent elements."""
     return ceil_div(n, 2) if packs(element) else n * max(dtype(element).bytes // 4, 1)
 
 
 def geometry(p: KernelProblem, c: Any) -> PrivateGroupsGeometry:
-    """The geometry of ``c`` on ``p``. ``c``: a configuration, or columns of many."""
+    """The geometry of ``c``, a configuration or columns of many, on ``p``."""
     sink = p.sink
     held, rows = sink.value_bytes, sink.by_rows
     copy = WARP * held * (c.array_vec if rows else 1)

@@ -1,4 +1,5 @@
-"""The performance model of kernels with private groups: bytes of memory, and the loads that warps have in flight."""
+"""The performance model of kernels with private groups, from bytes of memory and the loads that warps have in
+flight."""
 
 from __future__ import annotations
 
@@ -15,24 +16,24 @@ from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
 
 LATENCY = 1100.0  #: cycles of a load from device memory under load
-CHAIN = 46.0  #: cycles of a read, a combination and a store of a group, of two elements at once
-ELEMENT = 8.0  #: instructions of an element, and of its key
+CHAIN = 46.0  #: cycles to read, combine and store a group, for two elements at once
+ELEMENT = 8.0  #: instructions for an element and its key
 LOAD = 4.0  #: instructions of a load
-CLEAR = 1.5  #: cycles that clear the copies of a group
-SM_BYTES = 40.0  #: bytes of global memory per cycle that one multiprocessor loads at most
+CLEAR = 1.5  #: cycles to clear the copies of a group
+SM_BYTES = 40.0  #: most bytes of global memory that one multiprocessor loads per cycle
 START = 1800.0  #: cycles of a block besides its loop and the clearing and joining of copies
-JOIN_US = 2.0  #: the second kernel, besides its loads
-AT_ONCE = 4  #: slices that it loads at once
-#: bytes of keys of columns that stay in L1 beside shared memory; others are read from L2 for each row
+JOIN_US = 2.0  #: microseconds of the second kernel besides its loads
+AT_ONCE = 4  #: slices that the second kernel loads at once
+#: bytes of column keys that stay in L1 beside shared memory; if there are more, keys are read from L2 for each row
 L1_KEYS = 24 << 10
-NARROW = 0.04  #: share of time that 128-byte pieces of rows add, of longer ones less
+NARROW = 0.04  #: share of time that rows in pieces of 128 bytes add; longer pieces add less
 
 
 def work(p: KernelProblem, c: Columns, g: PrivateGroupsGeometry, d: Device) -> Work:
-    """The cost of a stage of a warp: cycles that its loads take at least (``latency``), of the multiprocessor
-    (``busy``); warps of a block (``math``); rows, or vectors along a row, of a stage of a block (``stages``); cycles of
-    clearing and joining copies (``store``); share of time of narrow pieces of rows (``straddle_a``); bytes of keys for
-    each byte of the array (``straddle_b``)."""
+    """The cost of a stage of a warp. The fields of ``Work`` mean: ``latency``: least cycles of its loads; ``busy``:
+    cycles of the multiprocessor; ``math``: warps of a block; ``stages``: rows, or vectors along a row, of a block's
+    stage; ``store``: cycles of clearing and joining copies; ``straddle_a``: share of time that narrow pieces of rows
+    add; ``straddle_b``: bytes of keys per byte of the array."""
     size, held, rows = array_bytes(p), p.sink.value_bytes, p.sink.by_rows
     vectors = c.loads * c.warp_rows
     elements = vectors * c.array_vec  # of a lane
@@ -62,7 +63,7 @@ def work(p: KernelProblem, c: Columns, g: PrivateGroupsGeometry, d: Device) -> W
 
 
 def cell(p: KernelProblem, c: Columns, g: PrivateGroupsGeometry, d: Device) -> Cells:
-    """The blocks, and the time of the second kernel."""
+    """The number of blocks, and the microseconds of the second kernel."""
     elements = p.sink.groups[0] * p.sink.groups[1] * p.sink.value_bytes
     waits = ceil_div(c.kg, AT_ONCE) * perf_costs.GLOBAL_LATENCY / d.clock
     second = JOIN_US + waits + elements * (c.kg * 1.5 + 1) / (d.bandwidth * 1e3 * perf_costs.DRAM)
@@ -78,12 +79,12 @@ def cell(p: KernelProblem, c: Columns, g: PrivateGroupsGeometry, d: Device) -> C
 
 
 def _most(*terms: Any) -> Any:
-    """A smooth maximum: loads in flight hide latency the better, the more they are."""
+    """A smooth maximum. Its smoothness stands for latency that overlaps better, the more loads are in flight."""
     return sum(np.asarray(x, np.float64) ** 4 for x in terms) ** 0.25
 
 
 def microseconds(p: KernelProblem, d: Device, w: Work, rows: Any, x: Cells, cell: Any) -> Floats:
-    """Microseconds of a launch: waves of blocks, each at the speed of memory or of its own loads."""
+    """The predicted microseconds of a launch: waves of blocks, each at the speed of memory or of its own loads."""
     read = float(p.m) * p.n * array_bytes(p)
     blocks, resident = x.blocks[cell], w.resident[rows]
     bandwidth = np.float32(d.bandwidth * 1e3 * perf_costs.DRAM / d.clock) / (1 + w.straddle_a[rows])  # bytes a cycle

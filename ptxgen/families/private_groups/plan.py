@@ -29,20 +29,21 @@ from ptxgen.lowering.element_groups import ElementGroups
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.dtypes import dtype
 
-KERNELS = {True: "kernel/keyed_rows.mako", False: "kernel/keyed_columns.mako"}  #: by whether keys are those of rows
+#: True if keys are those of rows -> the template of the schedule
+KERNELS = {True: "kernel/keyed_rows.mako", False: "kernel/keyed_columns.mako"}
 
 
 @dataclass(frozen=True)
 class Slices:
-    """A block has a strip of columns, or some rows, of a slice."""
+    """The tile scheduler: a block reduces a strip of columns, or some rows, of a slice."""
 
     grid_text: str = "(strips of columns, or blocks of rows; slices; 1)"
 
 
 @dataclass(frozen=True)
 class Launched:
-    """What a launch computes: ``slice``: rows, or columns, of a slice; ``slices``: their number; ``elements``: of a
-    result."""
+    """What a launch computes. ``slice``: rows, or columns, of a slice; ``slices``: the number of slices; ``elements``:
+    elements of a result; ``held``: bytes of one."""
 
     problem: KernelProblem
     slice: int
@@ -52,7 +53,7 @@ class Launched:
 
     @property
     def counts(self) -> int:
-        """Bytes of the workspace before the numbers of rejected keys."""
+        """The offset in the workspace of the numbers of rejected keys, in bytes."""
         return int(ceil_div(self.slices * self.elements * self.held, WORKSPACE_ALIGNMENT)) * WORKSPACE_ALIGNMENT
 
     @property
@@ -61,7 +62,7 @@ class Launched:
 
 
 def _slicing(sliced: bool) -> list[Parameters]:
-    """The parameters of a kernel with slices."""
+    """The further parameters of a kernel with slices."""
     if not sliced:
         return []
     return [Parameters("u64", ("elements", "counts"), lambda x: (x.elements, x.counts))]
@@ -86,7 +87,8 @@ class PrivateGroupsParameters(KernelParameters):
 
 @dataclass(frozen=True)
 class SliceSums(Part):
-    """The kernel that joins the results of slices, in their order. ``sliced``: False: there is none."""
+    """The second kernel, which joins the results of the slices in their order. ``sliced``: False: there is no second
+    kernel."""
 
     sliced: bool
     THREADS = 256
@@ -100,7 +102,7 @@ class SliceSums(Part):
 
 
 def _pairs(p: KernelProblem) -> int:
-    """Pairs with one key."""
+    """The number of elements that have the same key."""
     return int(p.n if p.sink.by_rows else p.m)
 
 
@@ -108,8 +110,9 @@ def _pairs(p: KernelProblem) -> int:
 class PrivateGroups(Part):
     """The copies of the groups, and the loads of elements and keys.
 
-    ``vec``: adjacent elements of a lane; ``loads``: of a lane at once, from each row of its warp with keys of columns;
-    ``rows``: of a warp; ``warps``: of a block; ``copy_bytes``: from one group to the next; ``warp_bytes``: of a warp.
+    ``vec``: adjacent elements of a lane; ``loads``: loads of a lane at once, from each row of its warp if keys are
+    those of columns; ``rows``: rows of a warp; ``warps``: warps of a block; ``copy_bytes``: bytes from one group to the
+    next; ``warp_bytes``: bytes of shared memory of a warp.
     """
 
     sink: ElementGroups
@@ -132,7 +135,7 @@ class PrivateGroups(Part):
 
     @property
     def count(self) -> int:
-        """The number of groups: of that number is the copy of what is not reduced."""
+        """The number of groups. A further group with this number collects the elements that are not reduced."""
         return self.sink.count
 
     @property
@@ -147,22 +150,22 @@ class PrivateGroups(Part):
 
     @property
     def row_bytes(self) -> int:
-        """Bytes of the copies of one row of a warp."""
+        """Bytes of the copies for one row of a warp."""
         return self.copy_bytes * (self.count + 1)
 
     @property
     def lane_bytes(self) -> int:
-        """Bytes of the copy of one group that a lane has."""
+        """Bytes of a lane's copy of one group."""
         return self.copy_bytes // WARP
 
     @property
     def counts_at(self) -> int:
-        """Bytes of shared memory before the numbers of rejected keys."""
+        """The offset in shared memory of the numbers of rejected keys."""
         return self.warps * self.warp_bytes
 
     @property
     def span(self) -> int:
-        """Columns of a vector of a warp."""
+        """Columns that one vector load of a warp covers."""
         return WARP * self.vec
 
     @property
@@ -183,17 +186,17 @@ class PrivateGroups(Part):
 
     @property
     def copied(self) -> int:
-        """Groups, of all rows of a warp, that it clears."""
+        """The number of groups that a warp clears, over all its rows."""
         return (self.count + 1) * self.rows
 
     @property
     def clear_loop(self) -> tuple[int, int]:
-        """The pair (iterations that clear ``CLEARED`` groups each, the groups that are left)."""
+        """The number of iterations that clear ``CLEARED`` groups each, and the number of groups left after them."""
         return divmod(self.copied, self.CLEARED)
 
     CLEARED = 8  #: groups that an iteration clears
-    JOINED = 4  #: partial results of the copies of a group
-    COUNTED = 8  #: keys of a thread that are counted at once
+    JOINED = 4  #: partial results by which the copies of a group are joined
+    COUNTED = 8  #: keys that a thread counts at once
 
     # ---- elements
 
@@ -227,7 +230,7 @@ class PrivateGroups(Part):
 
     @property
     def words(self) -> int:
-        """Registers of the elements of a load."""
+        """The number of registers for the elements of a load."""
         return self.vec // 2 if self.packed else self.vec
 
     @property
@@ -245,7 +248,7 @@ class PrivateGroups(Part):
 
     @cached_property
     def one(self) -> Tile:
-        """Elements of a vector, unpacked."""
+        """The registers of unpacked elements of a vector."""
         return Tile("unpacked", self.element_class, (2, self.vec))
 
     # ---- keys
@@ -264,27 +267,27 @@ class PrivateGroups(Part):
 
     @property
     def key_pieces(self) -> list[tuple[int, int]]:
-        """Pairs (first, elements) of the loads of the keys of a vector, where they are aligned."""
+        """The loads of the keys of a vector, if they are aligned, as (first key, number of keys)."""
         step = min(self.vec, 4)
         return [(q, step) for q in range(0, self.vec, step)]
 
     @property
     def key_alignment(self) -> int:
-        """Bytes of the widest of these loads."""
+        """Bytes of the widest load of keys."""
         return min(self.vec, 4) * self.key_bytes
 
     @cached_property
     def keys(self) -> Tile:
-        """Keys as loaded: of the rows, one per lane, or of the columns of each vector."""
+        """The registers of keys as loaded: keys of the rows, one per lane, or keys of the columns of each vector."""
         return Tile("key", "b32", (1, 1) if self.sink.by_rows else (self.loads, self.vec))
 
     @cached_property
     def group_addr(self) -> Tile:
-        """Addresses of the copies of two groups."""
+        """The registers with the addresses of the copies of two groups."""
         return Tile("group_addr", "b32", (2,))
 
     def key_lines(self, register: str) -> list[str]:
-        """The instructions that make the key of what was loaded, in place."""
+        """The instructions that compute the key from a loaded element, in place."""
         return self._key(register, Temporaries("k"))
 
     def _key(self, register: str, used: Temporaries) -> list[str]:
@@ -302,26 +305,26 @@ class PrivateGroups(Part):
 
     @cached_property
     def values(self) -> Tile:
-        """Values of two vectors, or of two elements of each row."""
+        """The registers of the values of two vectors, or of two elements of each row."""
         return Tile("value", self.ptx_type, (2, self.vec if self.sink.by_rows else self.rows))
 
     @cached_property
     def group(self) -> Tile:
-        """The values so far of the groups that ``values`` belong to."""
+        """The registers of the current contents of the groups to which ``values`` belong."""
         return Tile("group", self.ptx_type, (2, self.vec if self.sink.by_rows else self.rows))
 
     @property
     def held_access(self) -> str:
-        """The type of accesses to the values of a group that a lane has."""
+        """The PTX type of accesses to a lane's values of a group."""
         return width(self.lane_values, self.ptx_type)
 
     @property
     def lane_values(self) -> int:
-        """Values of a group that a lane has."""
+        """The number of values that a lane has of a group."""
         return self.lane_bytes // self.held
 
     def value_lines(self, element: str, into: str) -> list[str]:
-        """The instructions of the value of an element."""
+        """The instructions that compute the value of an element."""
         return self._value(element, into, Temporaries("v"))
 
     def _value(self, element: str, into: str, used: Temporaries) -> list[str]:
@@ -330,7 +333,7 @@ class PrivateGroups(Part):
 
     @property
     def declarations(self) -> list[str]:
-        """The declarations of temporaries of keys and values."""
+        """The declarations of temporary registers for keys and values."""
         keys, values = Temporaries("k"), Temporaries("v")
         self._key("%key_now", keys)
         self._value("%unpacked0", "%value0", values)
@@ -338,7 +341,7 @@ class PrivateGroups(Part):
 
     @property
     def step_guards(self) -> tuple[str, str]:
-        """The guards of the stores of the groups of a step."""
+        """The predicates of the stores of the groups of a step."""
         return ("", "@!%same ")
 
     @property
@@ -361,7 +364,7 @@ class PrivateGroups(Part):
 
     @property
     def key_loads(self) -> list[list[tuple[str, int]]]:
-        """Pairs (registers, offset) of the loads of the keys of each vector."""
+        """For each vector, the loads of its keys as (registers, offset)."""
         return [
             [(self.keys.vector(t, q, n=n), self.key_offsets[columns[q]]) for q, n in self.key_pieces]
             for t, columns in enumerate(self.vector_columns)
@@ -369,12 +372,12 @@ class PrivateGroups(Part):
 
     @property
     def vector_columns(self) -> list[range]:
-        """The columns of each vector of a lane, from its first."""
+        """For each vector of a lane, its columns counted from the lane's first."""
         return [range(first, first + self.vec) for first in range(0, self.stage_columns, self.span)]
 
     @property
     def element_offsets(self) -> list[range]:
-        """The offset of each element of each vector."""
+        """For each vector, the offsets of its elements."""
         return [
             range(columns[0] * self.size, (columns[0] + self.vec) * self.size, self.size)
             for columns in self.vector_columns
@@ -382,12 +385,12 @@ class PrivateGroups(Part):
 
     @property
     def row_offsets(self) -> range:
-        """The offset of the copies of each row of a warp."""
+        """The offsets of the copies for each row of a warp."""
         return range(0, self.rows * self.row_bytes, self.row_bytes)
 
     @property
     def copy_joins(self) -> list[tuple[str, str]]:
-        """Pairs (register of a copy, partial result that it joins) of the copies of a group."""
+        """For each copy of a group: its register, and the partial result that it joins."""
         return [
             (f"%joined{n}", "") if n < self.JOINED else ("%other_copy", f"%joined{n % self.JOINED}")
             for n in range(WARP)
@@ -395,7 +398,7 @@ class PrivateGroups(Part):
 
     @property
     def counted_keys(self) -> range:
-        """The first of the keys that threads count together."""
+        """The first key of each set of keys that the threads count together."""
         return range(0, self.counted_step, self.threads)
 
     @property
@@ -413,7 +416,7 @@ class PrivateGroups(Part):
 
     @property
     def strip_elements(self) -> int:
-        """Elements of the result of a strip of columns."""
+        """The number of result elements of a strip of columns."""
         return self.count * self.span
 
     span_mask = Mask("span")
@@ -442,12 +445,12 @@ class PrivateGroups(Part):
 
     @property
     def count_offsets(self) -> range:
-        """The places of the numbers of rejected keys of each warp."""
+        """The offsets of each warp's number of rejected keys."""
         return range(self.counts_at, self.counts_at + COUNT_BYTES * self.warps, COUNT_BYTES)
 
     @property
     def second_elements(self) -> dict[int, tuple[int, str]]:
-        """Second element of a pair -> (word, register of the first)."""
+        """Index of the second element of a pair -> (word, register of the first element)."""
         return {q: (q // 2, self.one[0, q - 1]) for q in range(1, self.vec, 2)}
 
     @property
@@ -472,23 +475,24 @@ class PrivateGroups(Part):
 
     @property
     def steps(self) -> list[list[tuple[int, int]]]:
-        """What is reduced together, two or one of (load, element of the vector; with keys of rows 0)."""
+        """The elements that are reduced together, one or two at a time, as (load, element of the vector). If keys are
+        those of rows, the element is 0."""
         every = [(t, q) for t in range(self.loads) for q in range(1 if self.sink.by_rows else self.vec)]
         return [every[n : n + 2] for n in range(0, len(every), 2)]
 
     def element_lines(self, k: int, t: int, q: int, pair: int) -> list[str]:
-        """The instructions of the value of an element of row ``k``."""
+        """The instructions that compute the value of an element of row ``k``."""
         element, unpack = self.source(k, t, q, pair)
         return [*unpack, *self.value_lines(element, self.values[pair, k])]
 
     def row_lines(self, t: int, q: int, pair: int) -> list[str]:
-        """The instructions of the value of an element of a vector; both elements of a word are unpacked for the
-        first."""
+        """The instructions that compute the value of an element of a vector. Those of the first element of a word
+        unpack both elements."""
         element, unpack = self.source(0, t, q, pair)
         return [*(unpack if q % 2 == 0 else ()), *self.value_lines(element, self.values[pair, q])]
 
     def source(self, k: int, t: int, q: int, pair: int) -> tuple[str, list[str]]:
-        """The pair (the register with element ``q`` of a load, the instructions that unpack it)."""
+        """The register with element ``q`` of a load, and the instructions that unpack it."""
         if not self.packed:
             return self.array[k, t, q], []
         low, high = self.one[pair, q & ~1], self.one[pair, q | 1]
@@ -550,5 +554,5 @@ class PrivateGroupsPlan(Plan):
 
     @property
     def slices(self) -> str:
-        """The slot that stores the results of a block."""
+        """The template file that stores the results of a block."""
         return "math/group_slices.mako" if self.sliced else "math/group_results.mako"

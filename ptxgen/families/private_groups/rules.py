@@ -12,15 +12,15 @@ from ptxgen.lowering.element_groups import ElementGroups
 from ptxgen.lowering.kernel_problem import KernelProblem
 
 VECTOR = 16  #: most bytes of an access
-PITCH_LIMIT = 1 << 32  #: bytes from one row of the array to the next
-WORKSPACE_LIMIT = 1 << 30  #: bytes of the results of slices
+PITCH_LIMIT = 1 << 32  #: exclusive limit of the bytes from one row of the array to the next
+WORKSPACE_LIMIT = 1 << 30  #: most bytes of the results of slices
 LOADED = 128  #: most registers of a thread with elements in flight
-MOST_GROUPS = 640  #: with more, a multiprocessor has too few loads in flight
+MOST_GROUPS = 640  #: with more groups, a multiprocessor has too few loads in flight
 
 
 @lru_cache(maxsize=256)
 def has_instructions(sink: ElementGroups, sm: int) -> bool:
-    """True if a target has the instructions of values and keys."""
+    """True if target ``sm`` has the instructions for values and keys."""
     try:
         check(sink.expressions, sm)
     except DtypeError:

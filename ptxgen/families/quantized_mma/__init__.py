@@ -1,1 +1,1 @@
-"""Products with quantized weights, which are loaded once and become operands of mma.sync in registers."""
+"""The family quantized_mma: quantized weights are loaded once and converted in registers to operands of mma.sync."""

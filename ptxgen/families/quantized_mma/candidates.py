@@ -20,18 +20,18 @@ from ptxgen.families.quantized_mma.geometry import CHUNK, LANES, QUAD, WORD, Qua
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
 
-ROWS = (2, 4, 8, 16)  #: rows of C of a lane
-COLUMNS = (2, 4, 8)  #: columns of C of a lane
-WARPS_LONG = (1, 2, 4, 8)  #: warps along N
-GROUPS = (1, 2, 4, 8, 16)  #: warps along K
+ROWS = (2, 4, 8, 16)  #: possible numbers of rows of C of a lane
+COLUMNS = (2, 4, 8)  #: possible numbers of columns of C of a lane
+WARPS_LONG = (1, 2, 4, 8)  #: possible numbers of warps along N
+GROUPS = (1, 2, 4, 8, 16)  #: possible numbers of warps along K
 STEPS = (1, 2, 4, 8)
 THREADS = (64, 512)  #: least and most threads per block
 
-SHAPE = ("ms", "ns", "ml", "nl", "kl", "u", "vec_b")  #: axes that are set together
+SHAPE = ("ms", "ns", "ml", "nl", "kl", "u", "vec_b")  #: the axes that are set together
 
 
 def resident_blocks(g: QuantizedMmaGeometry, d: Device) -> Any:
-    """Blocks that fit the registers of a multiprocessor, whose four partitions have a quarter of them each."""
+    """Blocks whose registers fit on a multiprocessor. Each of its four partitions has a quarter of the registers."""
     warps = 4 * (d.registers_sm // 4 // (ceil_div(g.registers, 8) * 8 * WARP))
     fitting = np.minimum(warps * WARP // g.threads, d.blocks_per_sm(g.threads, 32, g.shared))
     return np.maximum(fitting, 1)
@@ -46,7 +46,7 @@ class QuantizedMmaSpace(MultistageSpace):
     tile_rules = ("axis", "range", "threads", "quantized_mma_tile", "quantized_mma_depth", "quantized_mma_groups")
 
     def _widths(self, p: KernelProblem) -> list[int]:
-        """Bytes of loads of weights: the widest whose windows groups have, and the next."""
+        """Bytes of a load of weights: the widest for which groups have whole windows, and the next narrower."""
         access = access_of(p)
         group, per_byte = access.group, access.format.per_byte
         most = group // QUAD // per_byte if group else 16
@@ -54,7 +54,7 @@ class QuantizedMmaSpace(MultistageSpace):
         return [widest, widest // 2] if widest > WORD else [widest]
 
     def _shapes(self, p: KernelProblem) -> np.ndarray[Any, np.dtype[np.int64]]:
-        """Tiles of blocks and lanes, one per row, with the columns SHAPE."""
+        """Tiles of blocks and lanes: one per row, with the columns SHAPE."""
         per_byte, rows = access_of(p).format.per_byte, []
         for vec_b, ms, ns, along, kl, steps in product(self._widths(p), ROWS, COLUMNS, WARPS_LONG, GROUPS, STEPS):
             if THREADS[0] <= along * kl * WARP <= THREADS[1]:
@@ -73,7 +73,7 @@ class QuantizedMmaSpace(MultistageSpace):
         return Columns(columns, len(rows)).replace(family=self.code, raster_group=8)
 
     def copy_modes(self, p: KernelProblem, every: bool = False) -> list[dict[str, int]]:
-        """The widest loads of activations, by lanes or to stages."""
+        """The copy modes with the widest loads of activations, by lanes or to stages."""
         vec_a = min(p.vectors[0], CHUNK)
         return [{"vec_a": vec_a, "stages": n} for n in ((0, 3) if vec_a > 1 else (0,))]
 
@@ -81,14 +81,15 @@ class QuantizedMmaSpace(MultistageSpace):
         return [self.copy_modes(p), [{"fragment_prefetch": n} for n in (0, 1)]]
 
     def finalize(self, p: KernelProblem, d: Device, c: Grid) -> Grid:
-        """As many blocks per multiprocessor as its registers allow, for the most loads in flight."""
+        """Sets ``min_ctas_per_sm`` to the blocks per multiprocessor that registers allow, for the most loads in
+        flight."""
         g = geometry(p, c)
         c = c.replace(vec_a=np.minimum(c.vec_a, g.depth))
         c = c.replace(vec_c=np.minimum(np.minimum(p.vectors[2], c.nl), 16 // g.sum_bytes), raster_group=8)
         return c.replace(min_ctas_per_sm=resident_blocks(g, d))
 
     def variables(self, p: KernelProblem) -> dict[tuple[str, ...], list[tuple[int, ...]]]:
-        """Tiles with their depth and loads of weights; ``kg`` with ``splitk``."""
+        """The groups of axes for the sampler: tiles with their depth and loads of weights; ``kg`` with ``splitk``."""
         shapes = [tuple(row) for row in self._shapes(p).tolist()]
         known = {*SHAPE, "kg", "splitk"}
         plain = {n: v for n, v in super().variables(p).items() if n[0] not in known}
@@ -109,7 +110,8 @@ class QuantizedMmaSpace(MultistageSpace):
             yield {"ms": config.ms * n // 2, "ml": config.ml * n // 2}
 
     def with_dependent_axes(self, p: KernelProblem, config: Config, changes: dict[str, int]) -> list[Config]:
-        """With the given ``min_ctas_per_sm``, and with lower ones, which allow more registers per thread."""
+        """Returns configurations with the given ``min_ctas_per_sm`` and with lower values, which allow more registers
+        per thread."""
         [plain] = super().with_dependent_axes(p, config, changes)
         if "min_ctas_per_sm" in changes:
             return [plain]

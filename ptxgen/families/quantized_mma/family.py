@@ -12,7 +12,7 @@ from ptxgen.families.registry import STORES_PRODUCTS, class_in
 
 
 def _thread_products(c: Any) -> Any:
-    """Products of a lane per iteration; an MMA instruction is counted as one thread's."""
+    """Multiply-adds of a lane per iteration; an MMA instruction counts as one multiply-add."""
     return c.ms * c.ns * c.u // c.kl
 
 

@@ -1,15 +1,16 @@
 """The geometry of quantized_mma kernels.
 
-The product is transposed: weights are the operand of mma.sync with 16 rows, activations that with 8 columns. A warp has
-a tile of ``ns`` · 8 weight rows (columns of C) by all ``ml`` rows of activations. A lane has ``ns`` adjacent weight
-rows, and the sums of two rows of C of each tile of 8. The four lanes of a quad load adjacent vectors of the same weight
-rows, which the instruction takes in its own order of K: a step of a warp is a window of K of four vectors.
+The product is transposed: weights are the operand of mma.sync with 16 rows, activations are the operand with 8 columns.
+A warp has a tile of ``ns`` · 8 weight rows (columns of C) by all ``ml`` rows of activations. A lane has ``ns`` adjacent
+weight rows, and the sums of two rows of C in each tile of 8. The four lanes of a quad load adjacent vectors of the same
+weight rows. The instruction takes the elements in this order of K, so a step of a warp is a window of K of four
+vectors.
 
-Threads copy activations to stages in shared memory, from which all warps along N read them; without stages, each lane
-loads its own from global memory.
+Threads copy activations to stages in shared memory, which all warps along N read. Without stages, each lane loads its
+own activations from global memory.
 
-Warps of a block are along N and, ``kl`` of them, along K. The steps of a warp in a K iteration are contiguous, and
-have whole groups of weights: the sums of a group are multiplied by its scale before they are added to the total.
+The warps of a block are along N and, ``kl`` of them, along K. The steps of a warp in a K iteration are contiguous and
+have whole scale groups: the sums of a group are multiplied by its scale before they are added to the total.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ ELEMENT = 2  #: bytes of an element of A
 FIXED_REGISTERS = 36  #: registers of a thread besides operands, sums and addresses
 COPY_REGISTERS = 10  #: addresses of copies to stages
 NO_WEIGHTS = QuantizedRows(True, 1, 1, 1, 0, 1, 1)
-HOISTED = 16  #: hoisted loads that take registers which are free at that place
+HOISTED = 16  #: loads that ptxas hoists into registers which are free at that place
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
@@ -44,27 +45,29 @@ class QuantizedMmaGeometry(ThreadLoadGeometry):
     depth: IntOrColumn  #: elements of K of a lane per step
     window: IntOrColumn  #: elements of K of a warp per step
     steps: IntOrColumn  #: steps of a warp per K iteration
-    words: IntOrColumn  #: words of weights of a row, of a lane and step
-    scaled: BoolOrColumn  #: whether groups of a row have scales of their own
-    strided: BoolOrColumn  #: whether elements that are four apart are pairs, for cheaper conversion of 4 bits
+    words: IntOrColumn  #: words of weights that a lane has per row and step
+    scaled: BoolOrColumn  #: True if scale groups are shorter than a row
+    #: True if pairs consist of elements four apart, which makes the conversion of 4-bit weights cheaper
+    strided: BoolOrColumn
     stage_bytes: IntOrColumn  #: bytes of a stage of activations in shared memory
     sums_shared: IntOrColumn  #: bytes of the sums in shared memory, before the stages
     copies: IntOrColumn  #: copies of a thread to a stage; a block may have more threads than copies
 
 
 def access_of(p: KernelProblem) -> QuantizedRows:
-    """The access to the weights; rules reject problems without, but geometry has numbers for them."""
+    """The access to the weights. Rules reject problems without quantized weights, but the geometry needs numbers for
+    them."""
     return next((x.access for x in p.operands if isinstance(x.access, QuantizedRows)), NO_WEIGHTS)
 
 
 def counts(p: KernelProblem, c: Any) -> dict[str, Any]:
-    """The numbers of the geometry that depend on tiles, extents and slices alone: tiles and slices of K."""
+    """The geometry that depends only on tiles, extents and slices: tiles and slices of K."""
     sum_bytes = accumulator_bytes(p)
     return {"sum_bytes": sum_bytes, **tiles_and_slices(p, c, sum_bytes)}
 
 
 def geometry(p: KernelProblem, c: Any) -> QuantizedMmaGeometry:
-    """The geometry of ``c`` on ``p``. ``c``: a configuration, or columns of many."""
+    """The geometry of ``c``, a configuration or columns of many, on ``p``."""
     counted, access = counts(p, c), access_of(p)
     per_byte, grouped = access.format.per_byte, access.group > 0
     words = np.maximum(c.vec_b // WORD, 1)

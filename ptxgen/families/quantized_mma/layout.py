@@ -1,4 +1,5 @@
-"""Loads and products of a lane of a quantized_mma kernel. Numbers and names only."""
+"""The loads and products of a lane of a quantized_mma kernel. Python makes numbers and names; templates write
+instructions."""
 
 from __future__ import annotations
 
@@ -14,9 +15,10 @@ from ptxgen.lowering.quantized_rows import SCALES, ZEROS, QuantizedRows
 
 
 class Load(NamedTuple):
-    """An access to ``registers``, which are ``names``, from ``offset`` bytes past a pointer. ``suffix``: the vector and
-    type of the instruction; ``place``: the elements of K of the lane before it; ``guard``: in the remainder of K;
-    ``moved``: the type of a move to a register."""
+    """A load. ``registers``: the destination operand; ``names``: the names of its registers; the address is ``pointer``
+    plus ``offset`` bytes; ``suffix``: vector and type of the instruction; ``place``: elements of K from the lane's
+    first to this load; ``guard``: the predicate of the load in the remainder of K; ``moved``: the type of a mov to one
+    of the registers."""
 
     suffix: str
     registers: str
@@ -30,7 +32,7 @@ class Load(NamedTuple):
 
 
 class Join(NamedTuple):
-    """A word that is composed of narrower loads: ``register`` times ``factor`` is added."""
+    """A word that is composed of narrower loads. ``parts``: pairs (register, factor) whose products are added."""
 
     word: str
     parts: list[tuple[str, int]]
@@ -38,8 +40,8 @@ class Join(NamedTuple):
 
 @dataclass(frozen=True)
 class Weights:
-    """The weights of a lane. ``rows``: adjacent rows of B; ``words``: of a row in a step; ``vec``: bytes of a load;
-    ``steps``: of a K iteration; ``stride``: elements of K from one iteration to the next."""
+    """The weights of a lane. ``rows``: adjacent rows of B; ``words``: words per row and step; ``vec``: bytes of a load;
+    ``steps``: steps of a K iteration; ``stride``: elements of K from one iteration to the next."""
 
     access: QuantizedRows
     rows: int
@@ -54,12 +56,12 @@ class Weights:
 
     @property
     def depth(self) -> int:
-        """Elements of K of a step."""
+        """Elements of K that a lane has in a step."""
         return self.words * WORD * self.per_byte
 
     @property
     def window(self) -> int:
-        """Elements of K of a warp and step."""
+        """Elements of K that a warp has in a step."""
         return QUAD * self.depth
 
     log2_per_byte = Log2("per_byte")
@@ -70,12 +72,12 @@ class Weights:
 
     @property
     def portion(self) -> int:
-        """Steps whose products have one scale; 0: all have one."""
+        """The number of steps that belong to one scale group; 0: all weights of a row have one scale."""
         return self.group // self.window if self.group else 0
 
     @property
     def portions(self) -> int:
-        """Groups of a K iteration of a warp; 1 if all have one scale."""
+        """The number of scale groups of a warp in a K iteration; 1 if all weights of a row have one scale."""
         return self.steps // self.portion if self.portion else 1
 
     def offset(self, j: int) -> int:
@@ -90,7 +92,7 @@ class Weights:
 
     @cached_property
     def pieces(self) -> Tile:
-        """Loads that are narrower than a word."""
+        """The registers of loads that are narrower than a word."""
         return Tile("piece_b", "b32", (self.steps, self.rows, WORD // self.vec if self.vec < WORD else 1))
 
     @property
@@ -99,12 +101,16 @@ class Weights:
 
     @property
     def cache_hint(self) -> str:
-        """Loads of whole sectors bypass the L1; narrower ones read a sector in several steps."""
+        """The cache modifier of loads of weights. Loads of whole sectors bypass the L1; narrower loads read a sector in
+        several steps."""
         return ".L1::no_allocate.L2::128B" if QUAD * self.vec >= 32 else ""
 
     def loads(self, step: int, following: bool = False) -> list[Load]:
-        """The accesses of a step, and to the scales of a group that begins with it; ``following``: of the next K
-        iteration, with this iteration's pointers: scales of a group that ends with the step, which are then free."""
+        """The loads of weights for a step, and of the scales of a group that begins with it.
+
+        ``following``: True for the step of the next K iteration, addressed by this iteration's pointers. The scales are
+        then those of the group that ends with the step, whose registers are free after it.
+        """
         ahead = self.stride if following else 0
         start = (step * self.window + ahead) // self.per_byte
         out = []
@@ -124,7 +130,7 @@ class Weights:
         return out
 
     def joins(self, step: int) -> list[Join]:
-        """The words of a step that are composed."""
+        """The words of a step that are composed of narrower loads."""
         if not self.narrow:
             return []
         count = WORD // self.vec
@@ -135,7 +141,7 @@ class Weights:
 
     @property
     def places(self) -> list[int]:
-        """The elements of K of a lane before each load of a row."""
+        """For each load of a row, the elements of K from the lane's first to the load."""
         return [n * self.vec * self.per_byte for n in range(WORD // self.vec)] if self.narrow else [0]
 
     # ---- scales and zero points
@@ -159,24 +165,26 @@ class Weights:
 
     @cached_property
     def scale(self) -> Tile:
-        """The scales of the rows in f32."""
+        """The registers of the rows' scales in f32."""
         return Tile("scale", "f32", (self.rows,))
 
     @cached_property
     def zero_offset(self) -> Tile:
-        """The offsets of the rows, in which zero points are: of lower and, if they differ, of upper nibbles."""
+        """The registers of the rows' offsets, which contain zero points: for lower nibbles and, if they differ, for
+        upper nibbles."""
         return Tile("zero_offset", "b32", (self.rows, 2))
 
     def begins(self, step: int) -> bool:
-        """True if the products of a step begin those of a group."""
+        """True if a scale group begins with the step."""
         return self.portion > 0 and step % self.portion == 0
 
     def ends(self, step: int) -> bool:
-        """True if the products of a step end those of a group."""
+        """True if a scale group ends with the step."""
         return self.portion > 0 and (step + 1) % self.portion == 0
 
     def group_loads(self, n: int = 0, at: int = 0) -> list[Load]:
-        """The loads of scales, and zero points, of group ``at`` from the pointers to the ``n``-th of the registers."""
+        """The loads of scales and zero points of a group to register set ``n``. ``at``: groups from the pointers to the
+        group."""
         loads = []
         for i in range(self.rows):
             to = self.scales[n, i]
@@ -188,7 +196,7 @@ class Weights:
         return loads
 
     def step_scales(self, step: int) -> list[str]:
-        """The instructions that convert the scales of the group that a step ends to f32; none if it ends none."""
+        """The instructions that convert the scales of the group that ends with the step to f32; empty if none ends."""
         return self.converted_scales(step // self.portion) if self.ends(step) else []
 
     def converted_scales(self, n: int = 0) -> list[str]:
@@ -204,7 +212,7 @@ class Weights:
         return lines
 
     def zero_points(self, step: int) -> list[tuple[list[str], str]]:
-        """Pairs (offsets of a row, its zero point) of the group that begins with a step."""
+        """For the group that begins with the step: for each row, the registers of its offsets and of its zero point."""
         if not (self.access.zeros and self.begins(step)):
             return []
         return self.row_zero_points(step // self.portion)
@@ -213,7 +221,7 @@ class Weights:
         return [(self.row_offsets(i), self.zeros[n, i]) for i in range(self.rows)] if self.access.zeros else []
 
     def row_offsets(self, i: int) -> list[str]:
-        """The offsets of the weights of a row, of lower and upper nibbles."""
+        """The registers of the offsets of row ``i``, for lower and for upper nibbles."""
         if self.access.zeros:
             return [self.zero_offset[i, 0], self.zero_offset[i, 1]]
         return ["%constant_offset", "%upper_offset"]
@@ -224,20 +232,22 @@ class Weights:
 
     @property
     def group_arrays(self) -> list[tuple[str, int, int]]:
-        """Triples (array with an element for each group, bytes of an element, bytes from a K iteration to the next)."""
+        """The arrays with an element per scale group, as (name, bytes of an element, bytes from one K iteration to the
+        next)."""
         groups = self.stride // self.group if self.group else 0
         sizes = {SCALES: self.scale_bytes, ZEROS: 1}
         return [(name, sizes[name], groups * sizes[name]) for name in self.access.arrays]
 
     @property
     def advancing_arrays(self) -> list[tuple[str, int, int]]:
-        """The arrays whose pointers advance: none if all weights of a row have one scale."""
+        """The arrays whose pointers advance with K; none if all weights of a row have one scale."""
         return self.group_arrays if self.group else []
 
 
 class Copy(NamedTuple):
-    """A copy of a thread to a stage: ``row`` after the thread's first, ``guard_place``: elements of K after the
-    thread's first, empty if the copy before has the same; ``from_bytes``, ``to_bytes``: from its addresses."""
+    """A copy of a thread to a stage. ``row``: rows from the thread's first; ``guard_place``: elements of K from the
+    thread's first, empty if the preceding copy has the same; ``from_bytes``, ``to_bytes``: offsets from the thread's
+    source and destination addresses."""
 
     row: int
     guard_place: str
@@ -247,12 +257,13 @@ class Copy(NamedTuple):
 
 @dataclass(frozen=True)
 class Stages:
-    """Activations in shared memory, which cp.async copies there. ``count``: stages; ``rows``, ``extent``: of a stage,
-    along M and K; ``vec``: elements of a copy; ``chunk``: elements of a lane's load; ``depth``: elements of K of a lane
-    in a window; ``threads``: of the block; ``first``: bytes of shared memory before the stages.
+    """Stages of activations in shared memory, filled by cp.async. ``count``: the number of stages; ``rows``,
+    ``extent``: extents of a stage along M and K; ``vec``: elements of a copy; ``chunk``: elements of a lane's load;
+    ``depth``: elements of K of a lane in a window; ``threads``: threads of the block; ``first``: offset of the stages
+    in shared memory, in bytes.
 
-    The four lanes of a quad read ``chunk`` elements each, that are ``depth`` elements apart along K: a row has these
-    chunks next to each other, in each window of K. Rows are padded by four chunks, against bank conflicts.
+    The four lanes of a quad each read ``chunk`` elements, ``depth`` elements apart along K. In each window of K, a row
+    of a stage has these four chunks next to each other. Rows are padded by four chunks to avoid bank conflicts.
     """
 
     count: int
@@ -266,7 +277,7 @@ class Stages:
 
     @property
     def pitch(self) -> int:
-        """Bytes from a row to the next."""
+        """Bytes from one row to the next."""
         return (self.extent + QUAD * self.chunk) * ELEMENT
 
     @property
@@ -279,37 +290,38 @@ class Stages:
 
     @property
     def stages_ahead(self) -> list[int]:
-        """Stages that are copied before the first is read."""
+        """The stages that are copied before the first stage is read."""
         return list(range(self.count - 1))
 
     @property
     def pending(self) -> int:
-        """Copies of stages that may be incomplete when a stage is read."""
+        """The number of stages whose copies may be incomplete when a stage is read."""
         return self.count - 2
 
     def place(self, k: int) -> int:
-        """The element of a row that has element ``k`` of K. Bits of ``k`` are exchanged, so that places add."""
+        """The place in a row at which element ``k`` of K is stored. Places exchange bits of ``k``, so they can be
+        added."""
         window = QUAD * self.depth
         quarter, chunk, element = k % window // self.depth, k % self.depth // self.chunk, k % self.chunk
         return k // window * window + (chunk * QUAD + quarter) * self.chunk + element
 
     def read_offset(self, step: int, chunk: int, row: int) -> int:
-        """Bytes from a lane's first chunk of a stage."""
+        """Bytes from a lane's first chunk in a stage to chunk ``chunk`` of row ``row`` in step ``step``."""
         return row * self.pitch + (step * QUAD * self.depth + chunk * QUAD * self.chunk) * ELEMENT
 
     @property
     def per_row(self) -> int:
-        """Copies of a row."""
+        """The number of copies per row."""
         return self.extent // self.vec
 
     @property
     def row_threads(self) -> int:
-        """Threads that copy a row at once."""
+        """The number of threads that copy a row at once."""
         return min(self.per_row, self.threads)
 
     @property
     def copying(self) -> int:
-        """Threads that copy."""
+        """The number of threads that copy."""
         return min(self.threads, self.rows * self.per_row)
 
     @property
@@ -322,7 +334,7 @@ class Stages:
 
     @property
     def copies(self) -> list[Copy]:
-        """The copies of a thread to a stage, by elements of K."""
+        """The copies of a thread to a stage, ordered by K."""
         step = self.threads // self.row_threads
         out, before = [], -1
         for k in range(0, self.extent, self.row_threads * self.vec):
@@ -338,7 +350,7 @@ class Stages:
 
     @property
     def cache(self) -> str:
-        """The cache operator of copies: 16 bytes bypass the L1."""
+        """The cache operator of copies: copies of 16 bytes bypass the L1."""
         return "cg" if self.copy_bytes == 16 else "ca"
 
     log2_row_threads = Log2("row_threads")
@@ -346,8 +358,8 @@ class Stages:
 
     @property
     def place_steps(self) -> list[tuple[str, int, int, int]]:
-        """The tuples (part, shift, mask, factor) of the parts of K that make a place: the sum of
-        ((k >> shift) & mask) · factor elements."""
+        """The terms of a place, as (name, shift, mask, factor): a place is the sum of ((k >> shift) & mask) · factor
+        elements."""
         window, deep = QUAD * self.depth, self.depth // self.chunk
         return [
             ("element of a chunk", 0, self.chunk - 1, 1),
@@ -368,8 +380,8 @@ class Stages:
 
 @dataclass(frozen=True)
 class Activations:
-    """The activations of a lane: a row of each tile of 8 rows of A. ``vec``: elements of a load; ``depth``: elements of
-    K of a step; ``stride``: of K from one iteration to the next."""
+    """The activations of a lane: one row in each tile of 8 rows of A. ``vec``: elements of a load; ``depth``: elements
+    of K of a step; ``stride``: elements of K from one iteration to the next."""
 
     tiles: int
     vec: int
@@ -385,7 +397,7 @@ class Activations:
 
     @property
     def rows(self) -> list[tuple[str, int]]:
-        """Pairs (pointer, row of A from the lane's first) of the rows that the lane loads."""
+        """The rows that the lane loads, as (pointer, rows of A from the lane's first)."""
         return [(f"%ptr_a{j}", j * COLUMNS) for j in range(self.tiles)]
 
     @property
@@ -395,22 +407,23 @@ class Activations:
 
     @cached_property
     def raw(self) -> Tile:
-        """Pairs of elements of a chunk."""
+        """The registers of a chunk as loaded: pairs of adjacent elements."""
         return Tile("ldg_a", "b32", (self.tiles, self.chunk // 2))
 
     @cached_property
     def strided_pairs(self) -> Tile:
-        """Pairs of elements of a chunk that are four apart, as ``dequantize_strided_nibbles`` has those of weights."""
+        """The registers of a chunk in pairs of elements four apart, as ``dequantize_strided_nibbles`` makes pairs of
+        weights."""
         return Tile("strided_a", "b32", (self.tiles, self.chunk // 2))
 
     @property
     def operands(self) -> Tile:
-        """The operands of products."""
+        """The registers that are operands of products."""
         return self.strided_pairs if self.strided else self.raw
 
     @property
     def exchanges(self) -> list[tuple[str, str, str, str]]:
-        """The tuples (pair that is made, two pairs, bytes of both that prmt selects)."""
+        """The byte permutations that make strided pairs, as (destination, two pairs as loaded, prmt selector)."""
         if not self.strided:
             return []
         return [
@@ -421,16 +434,16 @@ class Activations:
 
     @cached_property
     def halves(self) -> Tile:
-        """Elements that are loaded one by one."""
+        """The registers of elements that are loaded one by one."""
         return Tile("half_a", "b16", (self.tiles, self.chunk if self.vec == 1 else 1))
 
     @property
     def template(self) -> str:
-        """The slot that copies and loads them."""
+        """The template file that copies and loads activations."""
         return "copy/activations_by_lane.mako" if self.stages is None else "copy/activation_stages.mako"
 
     def loads(self, step: int, chunk: int) -> list[Load]:
-        """The accesses of a chunk of a step."""
+        """The loads of a chunk of a step."""
         if self.stages is not None:
             words, at = self.chunk // 2, self.stages.read_offset
             tiles = [[self.raw[j, w] for w in range(words)] for j in range(self.tiles)]
@@ -453,7 +466,7 @@ class Activations:
 
     @property
     def joins(self) -> list[tuple[str, str]]:
-        """Pairs (word, the two elements that it is made of), where elements are loaded one by one."""
+        """For elements that are loaded one by one: (word, operand of its two elements)."""
         if self.vec > 1:
             return []
         return [
@@ -464,7 +477,7 @@ class Activations:
 
     @property
     def places(self) -> list[int]:
-        """The elements of K of a lane before each load of a row."""
+        """For each load of a row, the elements of K from the lane's first to the load."""
         return list(range(0, self.depth, self.vec))
 
     @property

@@ -17,8 +17,8 @@ from ptxgen.families.quantized_mma.layout import Activations, Join, Load, Weight
 
 
 class Chunk(NamedTuple):
-    """Elements of K that a lane multiplies at once: loads of activations; (word of weights, the pairs that it becomes,
-    offsets); the instructions of products."""
+    """The elements of K that a lane multiplies at once. ``loads``: loads of activations; ``words``: for each word of
+    weights (word, pairs that it is converted to, offsets); ``products``: the instructions of products."""
 
     loads: list[Load]
     words: list[tuple[str, list[str], list[str]]]
@@ -26,9 +26,10 @@ class Chunk(NamedTuple):
 
 
 class Step(NamedTuple):
-    """A window of K of a warp. ``loads``: of weights and of the scales of a group that begins with it; ``following``:
-    those of the next K iteration; ``zero_points``: pairs (offsets of a row, its zero point) of such a group; ``joins``:
-    words that are composed; ``scales``: the instructions that convert the scales of a group that it ends."""
+    """A step: a window of K of a warp. ``loads``: loads of weights, and of scales of a group that begins with the step;
+    ``following``: the same loads for the next K iteration; ``zero_points``: (offsets of a row, its zero point) for a
+    group that begins with the step; ``joins``: words composed of narrower loads; ``chunks``: its chunks; ``scales``:
+    the instructions that convert the scales of a group that ends with the step."""
 
     number: int
     loads: list[Load]
@@ -42,7 +43,7 @@ class Step(NamedTuple):
 @dataclass(frozen=True)
 class QuantizedMmaMainloop(Part):
     """The main loop of quantized_mma kernels. ``weights``, ``activations``: the operands of a lane; ``instruction``:
-    mma.sync; ``dequantizer``: how words of weights become pairs of elements."""
+    the mma.sync instruction; ``dequantizer``: converts words of weights to pairs of elements."""
 
     config: Config
     geometry: QuantizedMmaGeometry
@@ -113,12 +114,12 @@ class QuantizedMmaMainloop(Part):
 
     @property
     def row_loads(self) -> list[Load]:
-        """The loads of scales, and zero points, of whole rows."""
+        """The loads of the scales and zero points of whole rows."""
         return [] if self.scaled else self.weights.group_loads()
 
     @property
     def row_zero_points(self) -> list[tuple[list[str], str]]:
-        """Pairs (offsets of a row, its zero point), of whole rows."""
+        """For zero points of whole rows: (offsets of a row, its zero point)."""
         return [] if self.scaled else self.weights.row_zero_points()
 
     @property
@@ -134,17 +135,17 @@ class QuantizedMmaMainloop(Part):
 
     @property
     def warp_elements(self) -> int:
-        """Elements of K of a warp in a K iteration."""
+        """Elements of K that a warp has in a K iteration."""
         return self.weights.window * self.weights.steps
 
     @property
     def warp_bytes(self) -> int:
-        """Bytes of activations of a row, of a warp in a K iteration."""
+        """Bytes of a row of activations that a warp has in a K iteration."""
         return self.warp_elements * ELEMENT
 
     @property
     def scaled(self) -> bool:
-        """True if groups of a row have scales of their own."""
+        """True if scale groups are shorter than a row."""
         return self.weights.group > 0
 
     log2_group = Log2("weights.group")
@@ -153,22 +154,22 @@ class QuantizedMmaMainloop(Part):
 
     @cached_property
     def acc(self) -> Tile:
-        """Sums by tile of 16 weight rows and tile of 8 activation rows."""
+        """The sums, by tile of 16 weight rows and tile of 8 activation rows."""
         return Tile("acc", "f32", (self.ns // 2, self.activations.tiles, self.instruction.sums))
 
     @cached_property
     def group_sum(self) -> Tile:
-        """Likewise, of a group."""
+        """The sums of one scale group, by tile of 16 weight rows and tile of 8 activation rows."""
         return Tile("group_sum", "f32", self.acc.shape)
 
     @cached_property
     def pair(self) -> Tile:
-        """Pairs of elements of a chunk, by row of weights."""
+        """The converted weights of a chunk in pairs, by row of weights."""
         return Tile("pair_b", "b32", (self.ns, self.activations.chunk // 2))
 
     @property
     def chunks(self) -> int:
-        """Chunks of a step."""
+        """The number of chunks of a step."""
         return self.activations.depth // self.activations.chunk
 
     def chunk(self, step: int, n: int) -> Chunk:
@@ -178,7 +179,7 @@ class QuantizedMmaMainloop(Part):
         return Chunk(guarded, self.words(step, n), self.products(step, n))
 
     def words(self, step: int, chunk: int) -> list[tuple[str, list[str], list[str]]]:
-        """Triples (word of weights, the pairs that it becomes, offsets) of a chunk."""
+        """The words of weights of a chunk, as (word, pairs that it is converted to, offsets)."""
         each = self.dequantizer.elements
         per_chunk = self.activations.chunk // each
         out = []
@@ -207,7 +208,7 @@ class QuantizedMmaMainloop(Part):
 
     @property
     def scaled_sums(self) -> list[tuple[str, str, str]]:
-        """Triples (sum, its group's, scale)."""
+        """The scaling at the end of a scale group, as (total, sum of the group, scale)."""
         return [
             (self.acc[n, j, i], self.group_sum[n, j, i], self.weights.scale[2 * n + i // 2])
             for n in range(self.ns // 2)
@@ -217,19 +218,20 @@ class QuantizedMmaMainloop(Part):
 
     @property
     def scaled_totals(self) -> list[tuple[str, str]]:
-        """Pairs (sum, scale)."""
+        """The scaling at the end of K, as (total, scale)."""
         return [(total, scale) for total, _, scale in self.scaled_sums]
 
     @cached_property
     def row_sums(self) -> list[list[str]]:
-        """The sums of each row of C of a lane."""
+        """For each row of C of a lane, its sums."""
         return [[self.acc[j // 2, i // 2, 2 * (j % 2) + i % 2] for j in range(self.ns)] for i in range(self.ms)]
 
     # ---- the remainder of K
 
     @property
     def guarded_places(self) -> list[int]:
-        """The elements of K of a lane before which a load may end K: 0, or those of narrow loads."""
+        """The places, in elements of K from the lane's first, at which K may end between the loads of a lane. 0 alone
+        if all loads end together."""
         if self.weights.places == [0]:
             return [0]
         direct = self.activations.stages is None
@@ -237,11 +239,11 @@ class QuantizedMmaMainloop(Part):
 
     @property
     def guards(self) -> int:
-        """The number of guards."""
+        """The number of guard predicates."""
         return len(self.guarded_places)
 
     def guarded(self, loads: list[Load]) -> list[Load]:
-        """The loads with their guards in the remainder of K."""
+        """The loads with guards for the remainder of K."""
         places = self.guarded_places
         return [x._replace(guard=f"@%in_k{places.index(x.place) if len(places) > 1 else 0} ") for x in loads]
 

@@ -1,4 +1,4 @@
-"""The performance model of quantized_mma kernels: the bytes of weights, loads in flight, and instructions."""
+"""The performance model of quantized_mma kernels, from the bytes of weights, loads in flight, and instructions."""
 
 from __future__ import annotations
 
@@ -17,22 +17,24 @@ from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
 
 LATENCY = 1000.0  #: cycles of a load from global memory under load
-CACHED = 250.0  #: cycles of a load of activations, which L2 or L1 has
-BARRIER = 60.0  #: cycles until all warps of a block have arrived
+CACHED = 250.0  #: cycles of a load of activations from L2 or L1
+BARRIER = 60.0  #: cycles that a block waits for all its warps
 SHARED = 60.0  #: cycles of a load of activations from shared memory
 PER_COPY = 4  #: instructions of a copy to a stage
-COPIED = 1.6  #: bytes per nanosecond of copies to stages, of all blocks: they read the same lines of L2
-LOOKUPS = 1.7  #: cycles of a line of activations that lanes look up in L1
+COPIED = 1.6  #: bytes per nanosecond that all blocks together copy to stages; they read the same lines of L2
+LOOKUPS = 1.7  #: cycles to look up a line of activations in L1
 L2_SM = 40.0  #: bytes per cycle that one multiprocessor can load
 SERIAL = 3.3  #: cycles from one instruction of a warp to its next
 DRAM = 0.94  #: share of the data sheet's bandwidth that kernels reach
-COLD_US = 0.4  #: a launch whose first loads miss the caches
+COLD_US = 0.4  #: microseconds of a launch whose first loads miss the caches
 SHARPNESS = 8  #: exponent of the smooth maximum of memory and multiprocessor time
-#: instructions that dequantize a pair of weights, by their bits and whether they become bf16
+#: (bits of a weight, True if it becomes bf16) -> instructions to convert a pair of weights
 PAIR = {(4, False): 3.25, (4, True): 3.25, (8, False): 2.25, (8, True): 4.5}
-STRIDED = {False: 2.25, True: 2.75}  #: those of pairs that are four apart, and one for each pair of activations
+#: True if weights become bf16 -> instructions to convert a pair of weights four apart, with one instruction for the
+#: corresponding pair of activations
+STRIDED = {False: 2.25, True: 2.75}
 ELEMENT = 2  #: bytes of an element of A
-SCATTERED = 0.2  #: extra share of the memory time where four lanes load less than a sector
+SCATTERED = 0.2  #: additional share of memory time if four lanes load less than a sector
 
 
 def rate(p: KernelProblem, d: Device) -> float:
@@ -41,7 +43,7 @@ def rate(p: KernelProblem, d: Device) -> float:
 
 
 def work(p: KernelProblem, c: Columns, g: QuantizedMmaGeometry, d: Device) -> Work:
-    """The cost of one block of each configuration. Reads no extents of ``p``."""
+    """The cost of one block of each configuration. It does not depend on extents of ``p``."""
     access = access_of(p)
     warps, tiles_m = np.maximum(g.threads // WARP, 1), c.ms // 2
     pair: Any = PAIR[access.format.bits, p.dtype == "bf16"]
@@ -89,7 +91,7 @@ def work(p: KernelProblem, c: Columns, g: QuantizedMmaGeometry, d: Device) -> Wo
 
 
 def microseconds(p: KernelProblem, d: Device, w: Work, rows: Any, x: Cells, cell: Any) -> Floats:
-    """Microseconds of a launch: a smooth maximum of memory and multiprocessor time."""
+    """The predicted microseconds of a launch: a smooth maximum of the times of memory and of multiprocessors."""
     more = w.straddle_b[rows] * x.iterations[cell] * x.blocks[cell]
     memory = (float32(p.bytes) + more) / np.float32(d.bandwidth * 1e3 * DRAM)
     multiplied = cycles(d, w, rows, x, cell) / np.float32(d.clock)

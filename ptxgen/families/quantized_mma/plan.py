@@ -20,7 +20,7 @@ from ptxgen.lowering.kernel_problem import STRIDED
 
 
 class QuantizedMmaParameters(MatrixParameters):
-    """Those of matrices, and the groups of a row of weights."""
+    """The parameters of matrices, and those of the scale groups of a row of weights."""
 
     @property
     def declared(self) -> list[Parameters]:
@@ -29,7 +29,7 @@ class QuantizedMmaParameters(MatrixParameters):
 
 
 class QuantizedMmaPlan(Plan):
-    """Each lane loads its operands to registers; warps that split K add sums in shared memory."""
+    """The plan: each lane loads its operands to registers; warps that split K add their sums in shared memory."""
 
     kernel = "kernel/quantized_mma.mako"
     geometry: QuantizedMmaGeometry
@@ -78,7 +78,7 @@ class QuantizedMmaPlan(Plan):
 
     @property
     def scaled_rows(self) -> list[list[str]]:
-        """The instructions that give the sink each row of sums."""
+        """For each row of sums, the instructions that pass it to the sink."""
         return [self.epilogue.scaled_row(sums) for sums in self.mainloop.row_sums]
 
     @property

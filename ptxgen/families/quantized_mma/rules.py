@@ -11,13 +11,13 @@ from ptxgen.families.common.matrix_instructions import COLUMNS, ROWS, instructio
 from ptxgen.families.quantized_mma.geometry import CHUNK, LANES, NO_WEIGHTS, QuantizedMmaGeometry, access_of
 from ptxgen.lowering.kernel_problem import KernelProblem
 
-LOADS_LIMIT = 64  #: words of weights of a thread in flight
-COPIES_LIMIT = 32  #: copies of a thread to a stage
-SUMS_LIMIT = 128  #: sums of a lane
+LOADS_LIMIT = 64  #: most words of weights of a thread in flight
+COPIES_LIMIT = 32  #: most copies of a thread to a stage
+SUMS_LIMIT = 128  #: most sums of a lane
 
 
 def _groups(p: KernelProblem, g: QuantizedMmaGeometry) -> Any:
-    """True if the steps of a warp have whole groups."""
+    """True if the steps of a warp have whole scale groups."""
     group = access_of(p).group
     return (g.window <= group) & (g.steps * g.window % group == 0) if group else True
 
