@@ -103,7 +103,8 @@ def conv2d(
 
     3x3 filters with stride 1, and both gradients, may be computed in f32 by Winograd's algorithm. Its errors on data of
     one scale are at most three times those of direct sums, but a NaN or an infinity also makes adjacent results NaN, as
-    it does in NCHW with at most 4 filters, and in groups with few channels, whose channels are multiplied together.
+    it does in NCHW with at most 4 filters, in groups with few channels, whose channels are multiplied together, and
+    with a stride that does not divide the columns of a filter.
     ``exact_nonfinite=True`` excludes all of these; the environment variable PTXGEN_WINOGRAD=off excludes Winograd's
     algorithm.
 

@@ -95,8 +95,10 @@ class Im2colDescriptor:
     of phases, one for each phase that has taps: [phase][image][channel][position]. ``merged_phases``: the number of
     phases that are columns of C, for each channel.
 
-    ``row_taps``: if above 1, a tap of the GEMM is a row of this many filter taps, which read the pixels of adjacent
-    positions; the last ``row_taps`` - 1 positions of a row of pixels are its halo and have no row in C.
+    ``row_taps``: if above 1, a tap of the GEMM is this many taps of a filter row, which read the pixels of adjacent
+    positions; the last ``row_taps`` - 1 positions of a row of pixels are their halo and have no row in C. These taps
+    are a stride apart: a filter row of ``row_length`` taps is divided into parts, one for each remainder by the stride.
+    ``exact``: True if no pixel may be multiplied by zero in place of a tap that a part lacks.
 
     ``unpacked``: the descriptor of the same product without a packed copy of the images, if tiled tensor maps can load
     them in place. ``tiled``: True for such a descriptor. Its first axis is contiguous, and ``pitches`` end with the
@@ -134,6 +136,8 @@ class Im2colDescriptor:
     by_phase: bool = False
     merged_phases: int = 1
     row_taps: int = 1
+    row_length: int = 1
+    exact: bool = False
     unpacked: Im2colDescriptor | None = None
     tiled: bool = False
     by_image: bool = False
@@ -189,23 +193,32 @@ class Im2colDescriptor:
 
     @property
     def shares_row_taps(self) -> bool:
-        """True if the taps of a filter row read the pixels of adjacent positions, so that they can share one copy of
-        them."""
-        plain = not (self.wgrad or self.phases or self.groups) and self.merged_phases == 1
-        return plain and self.taps[0] > 1 and self.steps[0] == 1 and self.dilation[0] == 1
+        """True if taps of a filter row read the pixels of adjacent positions, so that they can share one copy."""
+        plain = not (self.wgrad or self.phases) and self.merged_phases == 1 and self.dilation[0] == 1
+        return plain and self.taps_of_row > 1 and not (self.exact and self.taps[0] % self.steps[0])
+
+    @property
+    def taps_of_row(self) -> int:
+        """Taps of a filter row that read adjacent positions: those that are a stride apart."""
+        return -(-self.taps[0] // self.steps[0])
+
+    @property
+    def row_parts(self) -> int:
+        """Parts of a filter row whose taps are a stride apart."""
+        return min(self.steps[0], self.taps[0])
 
     @property
     def halo_positions(self) -> tuple[int, ...]:
         """The positions along each axis, including the halo of a filter row."""
-        return (self.positions[0] + self.taps[0] - 1, *self.positions[1:])
+        return (self.positions[0] + self.taps_of_row - 1, *self.positions[1:])
 
     @property
     def halo_pixels(self) -> int:
         """The number of positions in all images, including the halo of a filter row."""
-        return self.count * math.prod(self.halo_positions)
+        return (1 if self.groups else self.count) * math.prod(self.halo_positions)
 
     def with_row_taps(self, ldc: int) -> Im2colDescriptor:
-        """The descriptor of the product in which a tap is a row of filter taps. Its only phase has the positions
+        """The descriptor of the product in which a tap is a part of a filter row. Its only phase has the positions
         without the halo. ``ldc``: the leading dimension of C, if C is a matrix."""
         assert self.shares_row_taps
         number = int(self.side == "b")
@@ -213,11 +226,14 @@ class Im2colDescriptor:
         digits, other = (columns, rows) if number else (rows, columns)
         if self.result is None:
             digits = ((self.pixels, digits[0][1]),)
-        filter_rows = (1, *self.taps[1:])
-        spans = list(itertools.accumulate(self.taps[:-1], operator.mul, initial=1))  # filter taps from tap to tap
+        filter_rows = (self.row_parts, *self.taps[1:])
+        # filter taps from tap to tap; with a stride, filter rows
+        strided = self.steps[0] > 1
+        spans = itertools.accumulate(self.taps[1:-1], operator.mul, initial=1 if strided else self.taps[0])
         pixel_steps = [offset(digits, n) for n in itertools.accumulate(self.positions, operator.mul, initial=1)]
         *along, image = pixel_steps
-        pixels: Digits = ((self.count, image), *zip(reversed(self.halo_positions), reversed(along), strict=True))
+        images: Digits = ((1, 0),) if self.groups else ((self.count, image),)
+        pixels: Digits = (*images, *zip(reversed(self.halo_positions), reversed(along), strict=True))
         first = self.tap_count - self.taps[0] if self.flipped else 0
         origin = (0,) * len(self.taps)
         return replace(
@@ -226,8 +242,9 @@ class Im2colDescriptor:
             taps=filter_rows,
             result=(other, pixels) if number else (pixels, other),
             phases=(Im2colPhase(self.positions, 0, filter_rows, origin, first),),
-            tap_steps=tuple(n if self.flipped else -n for n in spans),
-            row_taps=self.taps[0],
+            tap_steps=tuple(n if self.flipped else -n for n in (int(not strided), *spans)),
+            row_taps=self.taps_of_row,
+            row_length=self.taps[0],
         )
 
     def copy(self, name: str) -> PackedCopy | None:
@@ -256,7 +273,7 @@ class Im2colDescriptor:
             pitches=(*none, 0),
             positions=(along_row, *ones[1:]),
             lower=none,
-            steps=ones,
+            steps=(self.steps[0], *ones[1:]) if shared else ones,
             taps=(self.taps[0], taps, *ones[2:]) if shared else (along, *ones[1:]),
             dilation=(int(shared), *none[1:]),
             row=0,

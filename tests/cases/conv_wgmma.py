@@ -170,12 +170,12 @@ def interleaved(rng: np.random.Generator, limit: int, d: Device) -> Conv | None:
 
 
 def row_shared(rng: np.random.Generator, limit: int, d: Device) -> Conv | None:
-    """A convolution, or an input gradient, whose filters have several taps along a row, without stride or dilation
-    there."""
-    p = either(rng, limit, d)
+    """A convolution, or an input gradient, whose filters have several taps along a row that are a stride apart, without
+    dilation there; also of groups."""
+    p = (either if rng.random() < 0.7 else of_groups)(rng, limit, d)
     if p is None or p.direction == "weight_grad":
         return None
-    stride = (*p.strides[:2], 1) if p.direction == "forward" else (1, 1, 1)
+    stride = (*p.strides[:2], int(rng.choice([1, 1, 2, 3]))) if p.direction == "forward" else (1, 1, 1)
     try:
         q = replace(p, s=int(rng.choice([2, 3, 3, 3, 4, 5, 7])), stride=stride, dilation=(*p.dilations[:2], 1))
     except ShapeError:
@@ -352,7 +352,7 @@ def sharing_rows(p: Conv, d: Device, rng: np.random.Generator, threads: int = 10
     g = lower(p)
     assert im2col_of(g) is not None
     resident = int(rng.random() < 0.3)
-    fixed = {"kg": 1, "cluster_k": 1, "row_taps": im2col_of(g).taps[0], "u": widest_unit(g), "resident_b": resident}
+    fixed = {"kg": 1, "cluster_k": 1, "row_taps": im2col_of(g).taps_of_row, "u": widest_unit(g), "resident_b": resident}
     return wgmma.config(g, d, rng, threads, **fixed, **({"persistent": 1} if resident else {}))
 
 

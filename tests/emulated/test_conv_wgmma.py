@@ -437,7 +437,7 @@ def test_infinities_are_multiplied_by_no_padding():
     assert not np.isnan(out.astype(np.float32)).any()
 
 
-#: layout, shape, what else, configuration: stages have all taps of a filter row
+#: layout, shape, what else, configuration: stages have several taps of a filter row
 ROW_TAPS = {
     "a slice of images, of several tiles": (
         "NHWC",
@@ -487,12 +487,30 @@ ROW_TAPS = {
         {},
         "ml=64 nl=64 u=64 vec_c=2 row_taps=3 operand_path_a=pack operand_path_b=pack",
     ),
+    "every third tap, some parts of a row lack the last one": (
+        "NHWC",
+        "C=64,H=7,W=9,K=72,R=3,S=4,pad=2x1,stride=2x3",
+        {},
+        "ml=64 nl=64 u=64 row_taps=2 transposed_mma=1",
+    ),
+    "every second tap, items of several groups": (
+        "NHWC",
+        "C=128,H=7,W=8,K=128,R=3,S=3,pad=1,stride=2,groups=16",
+        {"epilogue": "bias"},
+        "ml=64 nl=64 u=64 row_taps=2 operand_path_b=pack persistent=1 epilogue_smem=1",
+    ),
+    "taps in reverse order, groups, packed images": (
+        "NCHW",
+        "C=128,H=5,W=6,K=128,R=3,S=3,pad=1,groups=2",
+        {"direction": "input_grad"},
+        "ml=64 nl=64 u=64 row_taps=3 operand_path_a=pack operand_path_b=pack",
+    ),
     "depth": ("NHWC", "C=64,D=3,H=5,W=6,K=72,T=3,R=3,S=3,pad=1", {"dtype": "e4m3"}, "ml=128 nl=64 u=64 row_taps=3"),
 }
 
 
 @pytest.mark.parametrize("case", ROW_TAPS)
-def test_stages_of_all_taps_of_a_filter_row(case):
+def test_stages_of_taps_of_a_filter_row(case):
     layout, shape, fields, config = ROW_TAPS[case]
     p = Conv(**Conv.read_shape("N=2," + shape), **{"layout": layout, "dtype": "f16", **fields})
     inputs = "normal" if p.epilogue or p.element.bytes == 1 else "integers"
@@ -518,6 +536,7 @@ def test_the_corners_of_the_map_include_the_halo():
     ("shape", "config"),
     [
         ("R=3,S=3,pad=1,stride=2", "u=64 row_taps=3"),
+        ("R=3,S=3,pad=1,stride=3", "u=64 row_taps=2"),
         ("R=3,S=3,pad=1,dilation=2", "u=64 row_taps=3"),
         ("R=3,S=5,pad=1", "u=64 row_taps=3"),
         ("R=3,S=3,pad=1", "u=128 row_taps=3"),
@@ -529,6 +548,20 @@ def test_illegal_stages_of_a_filter_row(shape, config):
     p = Conv(**Conv.read_shape("N=2,C=64,H=9,W=11,K=128," + shape), layout="NHWC", dtype="f16")
     with pytest.raises(ConfigError, match="wgmma_row_taps"):
         plan_for(p, parse_config("family=wgmma ml=64 nl=64 stages=3 " + config), H200)
+
+
+def test_exact_convolutions_have_no_tap_that_a_filter_row_lacks():
+    shape, config = (
+        "N=2,C=64,H=9,W=11,K=128,R=3,S=3,pad=1,stride=2",
+        "family=wgmma ml=64 nl=64 u=64 stages=3 row_taps=2",
+    )
+    for taps, rejected in ((3, True), (4, False)):
+        fields = {**Conv.read_shape(shape), "s": taps, "layout": "NHWC", "dtype": "f16", "exact_nonfinite": True}
+        if rejected:
+            with pytest.raises(ConfigError, match="wgmma_row_taps"):
+                plan_for(Conv(**fields), parse_config(config), H200)
+        else:
+            plan_for(Conv(**fields), parse_config(config), H200)
 
 
 TAP_LOOPS = {

@@ -434,6 +434,16 @@ GOLDEN = {
         "conv N=16,C=64,H=56,W=56,K=64,R=3,S=3,pad=1 NHWC f16",
         "family=wgmma ml=128 nl=64 u=64 stages=4 epilogue_smem=1 persistent=1 math_warpgroups=2 row_taps=3",
     ),
+    "wgmma_row_parts": (
+        "h200",
+        "conv N=16,C=512,H=56,W=56,K=512,R=3,S=3,stride=2,pad=1,groups=32 NHWC f16",
+        "family=wgmma ml=128 nl=64 u=64 stages=4 epilogue_smem=1 persistent=1 math_warpgroups=2 row_taps=2 operand_path_b=pack",
+    ),
+    "wgmma_group_phases": (
+        "h200",
+        "conv N=16,C=512,H=56,W=56,K=512,R=3,S=3,stride=2,pad=1,groups=32 NHWC f16 direction=input_grad",
+        "family=wgmma ml=128 nl=64 u=64 stages=4 epilogue_smem=1 math_warpgroups=2 operand_path_b=pack",
+    ),
     "wgmma_interleaved_phases": (
         "h200",
         "conv N=8,C=64,H=56,W=56,K=64,R=3,S=3,stride=2,pad=1 NCHW bf16 direction=input_grad",

@@ -82,8 +82,9 @@ AXES = (
     Axis(
         "row_taps",
         1,
-        "taps of a filter row that a stage has: they read one copy of its pixels in shared memory, with a halo",
-        (1, 3, 5),
+        "taps of a filter row, a stride apart, that a stage has: they read one copy of its pixels in shared memory,"
+        " with a halo",
+        (1, 2, 3, 5),
         least=1,
         most=8,
     ),

@@ -271,7 +271,9 @@ class WgmmaSpace(TileSpace):
     def _row_taps(self, p: KernelProblem) -> tuple[int, ...]:
         """Values of row_taps."""
         x = im2col(p)
-        return (1, x.taps[0]) if x is not None and x.shares_row_taps and x.taps[0] in self.axes["row_taps"] else (1,)
+        if x is None or not x.shares_row_taps or x.taps_of_row not in self.axes["row_taps"]:
+            return (1,)
+        return (1, x.taps_of_row)
 
     def tiles(self, p: KernelProblem) -> Columns:
         paths = np.array(self._operand_paths(p))

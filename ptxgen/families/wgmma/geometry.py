@@ -209,7 +209,8 @@ def length(p: KernelProblem, c: Any, phases: tuple[Im2colPhase, ...] = ()) -> An
     if im2col(p).phases:  # of the average phase
         taps = sum(phase.tap_count for phase in phases or im2col(p).phases)
         return ceil_div(taps * padded, len(phases) if phases else phase_count(p, c))
-    return ceil_div(im2col(p).tap_count, np.maximum(c.row_taps, 1)) * padded
+    rows = im2col(p).tap_count // im2col(p).taps[0]
+    return where(c.row_taps > 1, rows * im2col(p).row_parts, im2col(p).tap_count) * padded
 
 
 def _in_stages(k: int, run: int, depth: Any) -> Any:

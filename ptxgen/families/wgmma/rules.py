@@ -73,7 +73,7 @@ def _maps_halo(p: KernelProblem) -> bool:
     x = im2col(p)
     return (
         x is not None
-        and x.upper[0] + x.taps[0] - 1 <= CORNERS[x.rank][1]
+        and x.upper[0] + (x.taps_of_row - 1) * x.steps[0] <= CORNERS[x.rank][1]
         and p.m * max(p.operand("C").access.ld, 1) < COUNTED
     )
 
@@ -488,7 +488,7 @@ RULES = (
             (c.row_taps == 1)
             | (
                 bool(im2col(p) is not None and im2col(p).shares_row_taps)
-                & (c.row_taps == (im2col(p).taps[0] if im2col(p) is not None else 1))
+                & (c.row_taps == (im2col(p).taps_of_row if im2col(p) is not None else 1))
                 & (c.u == g.pipeline.unit)
                 & (g.slices == 1)
                 & (c.stages > 1)
@@ -497,9 +497,9 @@ RULES = (
             )
         ),
         "row_taps={c.row_taps}, u={c.u}, stages={c.stages}, {g.slices} slices of K, cluster_x={c.cluster_x},"
-        " cluster_y={c.cluster_y}, tma_rows={c.tma_rows}: row_taps is 1, or the taps of a filter row without stride or"
-        " dilation along it; then u is {g.pipeline.unit}, the channels of a box, there are one slice and two stages or"
-        " more, no multicast of images, and tma_rows=0",
+        " cluster_y={c.cluster_y}, tma_rows={c.tma_rows}: row_taps is 1, or the number of taps of a filter row that"
+        " are a stride apart, without dilation along it; then u is {g.pipeline.unit}, the channels of a box, there are"
+        " one slice and two stages or more, no multicast of images, and tma_rows=0",
     ),
     Rule(
         "wgmma_row_taps_offsets",

@@ -51,7 +51,7 @@ class Conv(ProblemBase):
     ``residual`` (of the result's shape), an activation or ``relu_grad`` (with ``aux`` of the result's shape), as for
     Gemm. ``aligned_input`` (filter, output): the alignment in bytes of the start of images (filters, results).
     ``exact_nonfinite``: infinities and NaN reach only the results that depend on them, which excludes Winograd's
-    algorithm, ``fold``, and zeros between the filters of groups.
+    algorithm, ``fold``, and zeros between the filters of groups or in place of taps.
 
     ShapeError, DtypeError, InputError: an argument breaks a rule.
     """

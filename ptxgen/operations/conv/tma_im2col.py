@@ -93,6 +93,7 @@ def im2col_of(v: Conv, c: ImplicitOperand) -> Im2colDescriptor | None:
         copies,
         None if phased else _result(v, c),
         by_image=_by_image(v),
+        exact=v.exact_nonfinite,
     )
     if phased:
         im2col = _with_phases(v, im2col, of)

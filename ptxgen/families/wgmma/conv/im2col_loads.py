@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import operator
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -239,12 +241,16 @@ class Im2colLoads(MatrixLoads):
             return im2col_map(descriptor, x, element_type, size)
         along = tma_n(p) if x.name == "b" else p.m
         inner, outer = (descriptor.channels, along) if x.kmajor else (along, descriptor.channels)
-        taps = descriptor.tap_count * descriptor.row_taps
-        pitches = (descriptor.row * size, descriptor.row * size * taps)
+        taps = self.filter_taps(descriptor)
+        pitches = tuple(descriptor.row * size * n for n in itertools.accumulate(taps, operator.mul, initial=1))
         whole = outer * pitches[-1]  # a packed item; others may be adjacent along a row
         items, item = self.items(p, whole if descriptor.copy(x.name) else p.offsets["ab".index(x.name)])
         box = (*x.box, *self.item_box)
-        return TensorMap(x.name.upper(), element_type, (inner, taps, outer, *items), (*pitches, *item), box, x.span)
+        return TensorMap(x.name.upper(), element_type, (inner, *taps, outer, *items), (*pitches, *item), box, x.span)
+
+    def filter_taps(self, descriptor: Im2colDescriptor) -> tuple[int, ...]:
+        """The extents of the axes of filter taps in their map."""
+        return (descriptor.tap_count * descriptor.row_taps,)
 
     @property
     def reversed_tap(self) -> list[str]:

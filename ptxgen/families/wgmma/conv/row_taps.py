@@ -1,4 +1,4 @@
-"""Loads of convolutions whose stages have pixels that all taps of a filter row read."""
+"""Loads of convolutions whose stages have pixels that several taps of a filter row read."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from ptxgen.families.wgmma.conv.im2col_loads import FilterTaps, Im2colLoads, Im2
 from ptxgen.families.wgmma.conv.phases import PhasedLoads
 from ptxgen.families.wgmma.geometry import STEP, stage_depth
 from ptxgen.families.wgmma.layout import Box, Multicast, OperandPath
-from ptxgen.lowering.im2col_descriptor import im2col, with_descriptor
+from ptxgen.lowering.im2col_descriptor import Im2colDescriptor, im2col, with_descriptor
 from ptxgen.lowering.kernel_problem import KernelProblem
 
 
 class RowTapPixels(Im2colPixels):
-    """Images whose pixels all taps of a filter row read, from shared memory: a box has a tile and its halo. The rows of
-    tap n begin n pixels later; wgmma swizzles by addresses, so an operand may begin at any row."""
+    """Images whose pixels several taps of a filter row read, from shared memory: a box has a tile and its halo. The
+    rows of tap n begin n pixels later; wgmma swizzles by addresses, so an operand may begin at any row."""
 
     def __init__(
         self, loads: Im2colLoads, role: str, name: str, config: Config, base: int, multicast: Multicast | None
@@ -33,23 +33,48 @@ class RowTapFilters(FilterTaps):
     """Filters of a row of taps: a stage has them in the order of the pixels that they are multiplied by."""
 
     def __init__(
-        self, loads: Im2colLoads, role: str, name: str, config: Config, base: int, multicast: Multicast | None
+        self, loads: RowTapLoads, role: str, name: str, config: Config, base: int, multicast: Multicast | None
     ) -> None:
         super().__init__(loads, role, name, config, base, multicast)
-        last = loads.im2col.row_taps - 1
-        self.tap_offsets = {b.offset: last - b.unit if loads.flipped else b.unit for b in self.boxes}
+        last, stride = loads.im2col.row_taps - 1, loads.im2col.steps[0]
+        self.tap_offsets = {b.offset: last - b.unit if loads.flipped else b.unit * stride for b in self.boxes}
         self.boxes = [Box(b.offset, b.inner) for b in self.boxes]
+        #: the coordinate of a filter row, where taps that it lacks are zeros
+        self.filter_row = loads.filter_row
+        if self.filter_row:
+            self.filter_tap = "%tap_pixel0"
+            self.tma_rank += 1
+            self.box = (*self.box[:1], 1, *self.box[1:])
 
     def tap_offset(self, b: Box) -> int:
         return self.tap_offsets[b.offset]
 
+    def coordinates(self, b: Box, first: str) -> str:
+        inner, tap, *others = super().coordinates(b, first).split(", ")
+        return ", ".join([inner, tap, *self.filter_row, *others])
+
 
 @dataclass(frozen=True)
 class RowTapLoads(PhasedLoads):
-    """Loads of a convolution whose stages have a row of filter taps: K is rows of taps, of channels."""
+    """Loads of a convolution whose stages have taps of a filter row: K is parts of filter rows, of channels."""
 
     template = "addr/row_taps.mako"
     units = 1
+
+    @property
+    def filter_row(self) -> tuple[str, ...]:
+        """The register with the number of a filter row, if a row has several parts: the first tap of part %tap_pixel0
+        is the tap of that number."""
+        return ("%filter_tap",) if self.im2col.steps[0] > 1 else ()
+
+    @property
+    def stepped_axes(self) -> range:
+        """The axes along which a stage has another tap than the stage before."""
+        return self.axes if self.filter_row else self.axes[1:]
+
+    def filter_taps(self, descriptor: Im2colDescriptor) -> tuple[int, ...]:
+        rows = descriptor.tap_count // descriptor.taps[0]
+        return (descriptor.row_length, rows) if self.filter_row else (descriptor.row_length * rows,)
 
     def operand(self, role: str, name: str, base: int, multicast: Multicast | None) -> OperandPath:
         if name == self.im2col.side:
