@@ -1,4 +1,4 @@
-"""When a long run ends: at a time limit, or after SIGINT or SIGTERM. The measurement in progress is completed."""
+"""Ends a long run at a time limit, or after SIGINT or SIGTERM. The measurement in progress is completed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ class Terminated(KeyboardInterrupt):
 
 
 class Deadline:
-    """The time limit of a run, and the signal that ended it. ``seconds``: from now; ``signal``: 0 if there was none."""
+    """The time limit of a run, and the signal that ended it. ``seconds``: the limit, counted from now; ``signal``: 0 if
+    there was none."""
 
     def __init__(self, seconds: float = math.inf) -> None:
         self.seconds = seconds
@@ -33,7 +34,7 @@ class Deadline:
         return self.signal != 0 or time.monotonic() >= self.time_of(1.0)
 
     def raise_for_signal(self) -> None:
-        """KeyboardInterrupt: SIGINT ended the run. Terminated: SIGTERM did."""
+        """Raises KeyboardInterrupt if SIGINT ended the run, Terminated if SIGTERM did."""
         if self.signal:
             raise Terminated if self.signal == signal.SIGTERM else KeyboardInterrupt
 

@@ -1,4 +1,4 @@
-"""Random extents and choices of which problems are drawn."""
+"""Random extents and random choices, from which problems are made."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ALIGNMENT = 16  #: variants keep the common divisors of extents with this number
 
 @dataclass(frozen=True)
 class Limits:
-    """The largest problems: extents of a GEMM, bytes of the operands, floating-point operations."""
+    """The limits of drawn problems: the extents of a GEMM, the bytes of the operands, the floating-point operations."""
 
     extent: int = 8192
     bytes: int = 1 << 30
@@ -27,8 +27,8 @@ class Limits:
 
 
 def varied_extent(rng: np.random.Generator, extent: int, largest: int, alignment: int = ALIGNMENT) -> int:
-    """An extent up to ``largest`` that is less than VARIATION times larger or smaller, with the same common divisor
-    with ``alignment``, a power of two."""
+    """A random extent up to ``largest`` that differs from ``extent`` by less than a factor of VARIATION, and has the
+    same greatest common divisor with ``alignment``, a power of two."""
     unit = math.gcd(extent, alignment)
     most = max(largest // unit, 1)
     up = min(max(largest / extent, 1.0), VARIATION)
@@ -40,11 +40,11 @@ def varied_extent(rng: np.random.Generator, extent: int, largest: int, alignment
 
 
 def weighted_choice(rng: np.random.Generator, weights: Mapping[str, float]) -> str:
-    """A name with a chance in proportion to its weight."""
+    """A random name. The probability of a name is in proportion to its weight."""
     total = sum(weights.values())
     return str(rng.choice(list(weights), p=[w / total for w in weights.values()]))
 
 
 def log_uniform(rng: np.random.Generator, largest: int) -> int:
-    """An integer from 1 to ``largest`` whose logarithm is uniform."""
+    """A random integer from 1 to ``largest``, whose logarithm is distributed uniformly."""
     return min(int(2.0 ** rng.uniform(0.0, math.log2(largest + 1))), largest)

@@ -1,4 +1,5 @@
-"""Why a problem gets its configuration: choice and runners-up, lower bound, occupancy, rejections, near problems."""
+"""Explains why a problem gets its configuration: choice and runners-up, lower bound, occupancy, rejections, near
+problems."""
 
 from __future__ import annotations
 
@@ -24,13 +25,13 @@ from ptxgen.tuning.store.database import Database
 from ptxgen.tuning.store.measurement import Measurement
 from ptxgen.tuning.store.records import stale_reason
 
-NEAREST = 5  #: near problems
+NEAREST = 5  #: near problems that are listed
 
 
 @dataclass(frozen=True)
 class Floor:
-    """The roofline floor: microseconds of the multiply-adds at the peak rate of the device, and of the bytes at its
-    peak bandwidth. ``us``: the longer one, which ``bound`` names."""
+    """The roofline floor. ``us``: the least time in microseconds, which ``bound`` attributes to memory or arithmetic;
+    ``memory_us``: the time of the bytes at the peak bandwidth of the device."""
 
     us: float
     memory_us: float
@@ -44,11 +45,11 @@ class Floor:
 
 @dataclass(frozen=True)
 class Residency:
-    """How a kernel fills the device. ``registers``: per thread, as ptxas reported them (``registers_measured``) or
-    estimated; ``limits``: blocks per multiprocessor that each resource allows; ``resident``: the least of them;
-    ``binding``: the resources that allow no more; ``occupancy``: resident warps over the most that a multiprocessor
-    holds; ``waves``: blocks of the launch over those that the device runs at once; for a ``persistent`` kernel, tiles
-    per resident block."""
+    """How a kernel fills the device. ``registers``: registers per thread, as ptxas reported them
+    (``registers_measured``) or estimated; ``limits``: for each resource, the blocks per multiprocessor that it allows;
+    ``resident``: the least of the limits; ``binding``: the resources with this limit; ``occupancy``: resident warps
+    over the most that a multiprocessor holds; ``waves``: the blocks of the launch over the blocks that the device runs
+    at once; for a ``persistent`` kernel, the tiles per resident block."""
 
     threads: int
     registers: int
@@ -65,8 +66,8 @@ class Residency:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A configuration that was considered. ``predicted_us``: by the model; ``measured_us``: the stored time of the
-    kernel that this version generates, NaN if there is none."""
+    """A configuration that was considered. ``predicted_us``: the time that the model predicts; ``measured_us``: the
+    stored time of the kernel that this version generates, NaN if there is none. Both are in microseconds."""
 
     selection: Selection
     predicted_us: float
@@ -93,10 +94,10 @@ class Near:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Why a problem has its configuration. ``candidates``: the choice, then its runners-up; ``legal``: configurations
-    in the space, ``rejected``: those that each rule rejected, ``dominated``: families of legal ones that a trained
-    model does not search; ``model``: the name of the model, and the device that it was trained on; ``vendor_us``: the
-    time of the vendor's best candidate, NaN if unknown."""
+    """Why a problem has its configuration. ``candidates``: the choice, then its runners-up; ``legal``: the number of
+    legal configurations; ``rejected``: by rule, the number of candidates that it rejected; ``dominated``: the families
+    with legal configurations that a trained model does not search; ``model``: the name of the model, and the device
+    that it was trained on; ``vendor_us``: the time of the vendor's best candidate in microseconds, NaN if unknown."""
 
     problem: Problem
     device: Device
@@ -123,7 +124,8 @@ def explain(
     count: int = 5,
     vendor_us: Mapping[Problem, float] | None = None,
 ) -> Explanation:
-    """Explains what ``select`` answers. ``count``: candidates; ``vendor_us``: known times of the vendor's library.
+    """Explains the choice of ``select``. ``count``: the number of candidates; ``vendor_us``: known times of the
+    vendor's library in microseconds.
 
     ConfigError: no configuration is legal. Needs no GPU.
     """
@@ -158,8 +160,8 @@ def explain(
 def measurements(
     problem: Problem, device: Device, configs: Sequence[Config], database: Database | None
 ) -> dict[Config, Measurement]:
-    """The fastest measurement of each of ``configs``, of the user's database and the shipped winner; only of kernels
-    that this version generates."""
+    """The fastest measurement of each of ``configs``, among those in the user's database and the shipped winner.
+    Measurements of kernels that this version does not generate are left out."""
     shipped = tuning_files.lookup(problem, device.name)
     rows = [] if shipped is None else [shipped]
     if database is not None:
@@ -179,7 +181,8 @@ def floor(problem: Problem, device: Device) -> Floor:
 
 
 def residency(problem: Problem, config: Config, device: Device, registers: int = -1) -> Residency:
-    """How the kernel of ``config`` fills ``device``. ``registers``: per thread, as ptxas reported them; -1: unknown."""
+    """How the kernel of ``config`` fills ``device``. ``registers``: registers per thread as ptxas reported them; -1:
+    unknown."""
     g = geometry(lower(problem), config)
     threads, shared, blocks = int(g.threads), int(g.shared), int(g.blocks)
     estimate = min(int(g.registers), int(register_cap(device, threads, config.min_ctas_per_sm)))
@@ -202,8 +205,8 @@ def residency(problem: Problem, config: Config, device: Device, registers: int =
 
 
 def near(problem: Problem, device: str, database: Database | None, count: int = NEAREST) -> tuple[Near, ...]:
-    """The nearest other problems of the same operation, types and layout with a measured time: of the user's database,
-    else the shipped winners and measurements. ``device``: its name."""
+    """The nearest other problems of the same operation, types and layout that have a measured time in the user's
+    database or among the shipped results. ``device``: the name of the device."""
     winners = tuning_files.shipped_winners(device)
     shipped = fastest.read(tuning_files.fastest_path(device))
     keys = fastest.comparable({**dict.fromkeys(shipped), **dict.fromkeys(winners)}, problem)

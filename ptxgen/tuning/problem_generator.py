@@ -1,4 +1,4 @@
-"""Draws problems to measure: a mixture of classes, each problem a function of the seed and its number."""
+"""Draws problems to measure from a mixture of classes. The seed and the number of a problem determine it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ptxgen.problem.registry import Problem
 from ptxgen.tuning.collect.problem_groups import kernel_class
 from ptxgen.tuning.draws import Limits, weighted_choice
 
-VARIANTS_TRIED = 32  #: before a problem of another class is drawn
+VARIANTS_TRIED = 32  #: variants tried before a problem of another class is drawn
 
 #: arithmetic -> the fields of a problem, and its default weight
 ARITHMETIC: dict[str, tuple[dict[str, str], float]] = {
@@ -30,9 +30,9 @@ ARITHMETIC: dict[str, tuple[dict[str, str], float]] = {
 
 @dataclass(frozen=True)
 class ProblemGenerator:
-    """Problem number i of a seed is always the same. ``mixture``, ``arithmetic``: weights by name; a name that is
-    absent has weight 0. Of each ``group`` of consecutive problems, the others have the kernel class of the first, and
-    other extents. InputError: an unknown name, or no positive weight."""
+    """An endless sequence of random problems; problem number i of a seed is always the same. ``mixture``,
+    ``arithmetic``: weights by name; an absent name has weight 0. In each ``group`` of consecutive problems, all have
+    the kernel class of the first one, with other extents. InputError: an unknown name, or no positive weight."""
 
     seed: int = 0
     mixture: Mapping[str, float] = field(
@@ -72,7 +72,7 @@ class ProblemGenerator:
                 return generator, drawn
 
     def _variant(self, generator: RandomProblems, first: Problem, rng: np.random.Generator) -> Problem:
-        """A problem of the kernel class of ``first``; one of any class if none is found."""
+        """A problem of the kernel class of ``first``, or of any class if VARIANTS_TRIED draws give none."""
         key = kernel_class(first)
         if generator.vary is None:
             return self._drawn(rng)[1]
@@ -90,7 +90,7 @@ def generators() -> dict[str, RandomProblems]:
 
 
 def check_weights(name: str, weights: Mapping[str, float], known: Mapping[str, object]) -> None:
-    """InputError: a weight of ``name`` breaks a rule."""
+    """Raises InputError if a weight is negative or not finite, a name is unknown, or no weight is positive."""
     for key, weight in weights.items():
         if key not in known:
             raise InputError(f"{name} has {shown(key)}; it must be one of {', '.join(known)}")

@@ -15,11 +15,11 @@ class Progress(Protocol):
         """One step is complete; ``text``: current status, the best time so far for example."""
 
     def message(self, text: str) -> None:
-        """One line to keep."""
+        """Reports one line of text that stays visible."""
 
 
 class Silent:
-    """Discards everything."""
+    """A receiver that discards all reports."""
 
     def phase(self, name: str, total: int) -> None: ...
 

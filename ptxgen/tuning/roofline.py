@@ -25,5 +25,6 @@ def memory_us(p: KernelProblem, d: Device) -> float:
 
 
 def roofline_us(p: KernelProblem, d: Device) -> float:
-    """A lower bound of the microseconds: the longer of the multiply-adds and the memory traffic."""
+    """A lower bound of the time in microseconds: the time of the multiply-adds or of the memory traffic, whichever is
+    longer."""
     return max(float(p.flops) * 1e6 / peak_flops(p, d), memory_us(p, d), LEAST_US)

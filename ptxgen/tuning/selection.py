@@ -29,13 +29,13 @@ from ptxgen.tuning.store.measurement import ENERGY, VendorMeasurement
 
 @dataclass(frozen=True)
 class Selection:
-    """A configuration and its source. ``origin``: ``winner`` (of the user's database), ``energy`` (of the least
-    measured energy there), ``shipped`` (a winner of the tuning files), ``seed`` (a known-good configuration without a
-    stored time), ``model`` (predicted by the trained model), ``analytic`` (predicted by the performance model, without
-    measurements of this device), ``given``. ``us``: measured or predicted microseconds (NaN: unknown).
-    ``scaled_from``: the other device whose winners or model were used, since this one has few measurements; its time is
-    scaled by the facts of both. ``vendor``: the measurement of the vendor's library, if it is faster: calls use it in
-    place of the configuration, unless they may not."""
+    """A configuration and its source. ``origin``: ``winner`` (the winner of the user's database), ``energy`` (the least
+    measured energy in the database), ``shipped`` (a winner of the shipped tuning files), ``seed`` (a known-good
+    configuration without a stored time), ``model`` (the choice of the trained model), ``analytic`` (the choice of the
+    performance model, without measurements of this device), or ``given`` (by the user). ``us``: measured or predicted
+    microseconds, NaN: unknown. ``scaled_from``: another device whose winners or model were used, because this device
+    has few measurements; the time is scaled by the facts of both devices. ``vendor``: the measurement of the vendor's
+    library, if the library is faster: calls use the library in place of the configuration where they may."""
 
     problem: Problem
     config: Config
@@ -51,7 +51,7 @@ class Selection:
 
     @property
     def source(self) -> str:
-        """``origin``, and the device whose data was used if it is another one: ``model (h200)``."""
+        """``origin``, followed by the other device whose data was used, if any: ``model (h200)``."""
         return f"{self.origin} ({self.scaled_from})" if self.scaled_from else self.origin
 
 
@@ -64,11 +64,11 @@ def select(
     use_winners: bool = True,
     objective: str | None = None,
 ) -> list[Selection]:
-    """The ``k`` best configurations for ``problem``, best first: of the first of ``sources.SOURCES`` that has any, then
-    those of the model. Unless ``use_model``, the stored winner comes first, or else the shipped seeds; then the ranking
-    of the whole legal space by the model. For a problem with an epilogue and no stored results, those of the product
-    without epilogue are used. ``use_winners``: False: the winner of exactly this problem in the user's database is not
-    used. ``objective``: energy: the configuration with the least measured energy comes first, if there is one; None: as
+    """The ``k`` best configurations for ``problem``, the best first. The stored winner comes first, or else the shipped
+    seeds; then the ranking of the whole legal space by the model. ``use_model``: True: only the ranking of the model is
+    used. A problem with an epilogue and without stored results has those of the product without the epilogue.
+    ``use_winners``: False: the winner of exactly this problem in the user's database is not used. ``objective``: time,
+    or energy: the configuration with the least measured energy comes first, if energy was measured; None: as
     ``PTXGEN_OBJECTIVE`` says. Needs no GPU."""
     least = settings().objective if objective is None else word("objective", objective, OBJECTIVES)
     request = Request(problem, lower(problem), device, database, k, use_winners, use_model, least)
@@ -80,9 +80,10 @@ def select(
 
 @dataclass(frozen=True)
 class ExhaustiveSearch:
-    """The model's ``best`` configurations of all legal ones. ``scored``, ``seconds``: configurations that it scored,
-    and the time; ``search_scored``, ``search_seconds``: those of the search that ``select`` uses; ``search_us``: the
-    predicted time of the search's choice, NaN if there is none."""
+    """A ranking of all legal configurations by the model, and its comparison with the search that ``select`` uses.
+    ``best``: the best configurations; ``scored``, ``seconds``: the number of configurations that were scored, and the
+    time that it took; ``search_scored``, ``search_seconds``: the same for the search; ``search_us``: the predicted time
+    of the search's choice, NaN if there is none."""
 
     best: list[Selection]
     scored: int
@@ -93,8 +94,8 @@ class ExhaustiveSearch:
 
 
 def exhaustive(problem: Problem, device: Device, database: Database | None = None, k: int = 1) -> ExhaustiveSearch:
-    """Ranks every legal configuration by the model, and compares with the search that ranks representatives.
-    ConfigError: none is legal."""
+    """Ranks every legal configuration by the model, and compares this with the search, which ranks representatives.
+    ConfigError: no configuration is legal."""
     model = model_from(device, Request(problem, lower(problem), device, database).own_model)
     times = [time.perf_counter()]
     searched = model.search(problem, device, k)
@@ -129,7 +130,7 @@ def require(
     k: int = 1,
     objective: str | None = None,
 ) -> list[Selection]:
-    """``select``, of at least one configuration. ConfigError: none is legal."""
+    """As ``select``, with at least one configuration. ConfigError: no configuration is legal."""
     selected = select(problem, device, database, use_model, k, objective=objective)
     if not selected:
         raise _none_legal(problem, device)
@@ -148,14 +149,16 @@ def untuned(problem: Problem, device: Device, database: Database | None = None) 
 
 
 def digest_of(choices: Iterable[tuple[Problem, Config, str]]) -> str:
-    """A digest of problems, their configurations and the digests of their kernels, in any order."""
+    """A digest of problems, their configurations and the digests of their kernels, which does not depend on their
+    order."""
     lines = sorted(f"{problem.key()} | {config.full_text()} | {kernel}" for problem, config, kernel in choices)
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
 
 
 def state_digest(device: Device, database: Database | None = None) -> str:
     """A digest of everything that selection on ``device`` depends on: the package and its templates, the facts of the
-    device, shipped files, the user's models and winners. Where it is equal, any problem gets the same configuration."""
+    device, shipped files, the user's models and winners. Two processes with equal digests select the same configuration
+    for any problem."""
     state = hashlib.sha256(
         f"{device} {file_digests.of_package()} {settings().winograd} {settings().objective}".encode()
     )
@@ -171,7 +174,7 @@ def state_digest(device: Device, database: Database | None = None) -> str:
 
 
 def why_unsupported(problem: Problem, device: Device) -> str:
-    """Why ``problem`` has no legal configuration on ``device``."""
+    """The reason why ``problem`` has no legal configuration on ``device``."""
     if near := space.families(lower(problem), device):
         return f"no configuration of {' or '.join(f.name for f in near)} fits"
     targets = sorted({d.sm for d in DEVICES.values() if space.families(lower(problem), d)})

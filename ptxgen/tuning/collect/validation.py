@@ -1,9 +1,9 @@
-"""The speed of the selected configurations on the device, for problems that were never measured.
+"""Measures the speed of the selected configurations on the device, for problems that were never measured before.
 
-Each problem is tuned thoroughly, as ``collect`` does with many configurations; then the selected configuration, the
-fastest of those that tuning at first use would time and the fastest configurations of all are timed again in turn,
-together with the best candidate of the vendor's library. The selected configuration never depends on the measurements
-of this run.
+First each problem is tuned thoroughly, as ``collect`` does with many configurations. Then these are timed again in
+turn: the selected configuration, the fastest one of those that tuning at first use would time, the fastest ones of all,
+and the best candidate of the vendor's library. The selected configuration never depends on the measurements of this
+run.
 """
 
 from __future__ import annotations
@@ -42,19 +42,20 @@ from ptxgen.tuning.store.exchange import microseconds
 from ptxgen.tuning.store.measurement import Measurement
 
 FINALISTS = 3  #: fastest configurations of all that are timed again
-#: of the paired comparison: those with odd numbers determine the fastest configurations, the others give the times. If
-#: the same rounds did both, the fastest of several would be the one with the luckiest time.
+#: rounds of the paired comparison. Every second round determines the fastest configurations, the others give the times:
+#: if the same rounds did both, the fastest of several would be the one with the luckiest time.
 ROUNDS = 10
 SLOWER = 1.0  #: a ratio to the vendor's time below which a row counts as slower
 
 
 @dataclass(frozen=True)
 class Validated:
-    """Microseconds of one problem, from one comparison. ``measured``: configurations that were timed before. ``first``:
-    of the selected configuration; ``top``: of the fastest of those that tuning at first use times; ``best``: of the
-    fastest known configuration; ``vendor``, ``vendor_first``, ``vendor_same_layout``: of the best candidate of the
-    vendor's library, of the one that its heuristic names, and of the best one on operands in the layout of the problem;
-    NaN if it has none. ``configs``: the selected and the fastest."""
+    """The times of one problem in microseconds, from one comparison. ``measured``: the number of configurations that
+    were timed before. ``first``: the time of the selected configuration; ``top``: the time of the fastest one of those
+    that tuning at first use times; ``best``: the time of the fastest known configuration; ``vendor``, ``vendor_first``,
+    ``vendor_same_layout``: the times of the best candidate of the vendor's library, of the candidate that its heuristic
+    names, and of the best candidate on operands in the layout of the problem; NaN if the library has none. ``configs``:
+    the selected configuration and the fastest ones."""
 
     problem: Problem
     measured: int
@@ -68,7 +69,7 @@ class Validated:
 
     @property
     def ratio(self) -> float:
-        """How many times faster than the vendor's best candidate."""
+        """The vendor's best time over that of the selected configuration."""
         return self.vendor / self.first
 
     def as_dict(self) -> dict[str, Any]:
@@ -78,7 +79,8 @@ class Validated:
 
     @classmethod
     def from_dict(cls, row: dict[str, Any]) -> Validated:
-        """Inverse of ``as_dict``. ValueError, TypeError, KeyError, AttributeError: a value breaks a rule."""
+        """The inverse of ``as_dict``. ValueError, TypeError, KeyError, AttributeError: a value is missing or
+        invalid."""
         values = {**row}
         problem, measured = parse(values.pop("problem")), int(values.pop("measured"))
         configs = tuple(parse_config(text) for text in values.pop("configs"))
@@ -90,13 +92,15 @@ class Validated:
 
 @dataclass(frozen=True)
 class Summary:
-    """The times of a group of problems. ``first``, ``top``: geometric mean of the time of the fastest known
-    configuration over that of the choice, and over that of the fastest that tuning at first use times; ``fifth``,
-    ``worst``: 5th percentile and minimum of ``first``. ``ratio``, ``ratio_worst``: geometric mean and minimum of the
-    vendor's best time over that of the choice, of the ``compared`` problems that it computes; ``ratio_first``: the same
-    for its heuristic's candidate; ``ratio_best``: for the fastest known configuration; ``slower``: fraction of them
-    where the choice is slower. ``compared_same_layout``, ``ratio_same_layout``, ``slower_same_layout``: the same for
-    the vendor's best time on operands in the layout of the problem."""
+    """Ratios of times in a group of problems. ``first``: the geometric mean of (time of the fastest known configuration
+    / time of the choice); ``fifth``, ``worst``: the 5th percentile and the minimum of this ratio; ``top``: as
+    ``first``, with the fastest configuration that tuning at first use times in place of the choice. ``compared``: the
+    number of problems that the vendor's library computes; ``ratio``, ``ratio_worst``: for these, the geometric mean and
+    the minimum of (the vendor's best time / time of the choice); ``ratio_first``: the mean with the candidate of the
+    vendor's heuristic; ``ratio_best``: the mean with the fastest known configuration in place of the choice;
+    ``slower``: the fraction of these problems whose choice is slower. ``compared_same_layout``, ``ratio_same_layout``,
+    ``slower_same_layout``: as ``compared``, ``ratio`` and ``slower``, with the vendor's best time on operands in the
+    layout of the problem."""
 
     group: str
     name: str
@@ -124,7 +128,8 @@ def _choices(arguments: tuple[Problem, Device, Path | None]) -> dict[Config, flo
 
 
 def timed_at_first_use(choices: Mapping[Config, float], measured: Sequence[Measurement]) -> list[Config]:
-    """The configurations that tuning at first use would time, the selected one first, if all were in ``measured``."""
+    """The configurations that tuning at first use would time, the selected one first, with the times in ``measured``.
+    ``choices``: configurations and predicted microseconds, the selected one first."""
     us = {config_text(m.config): m.us for m in reversed(measured)}
     selected = next(iter(choices))
     pool = {c: predicted for c, predicted in choices.items() if config_text(c) in us}
@@ -136,7 +141,8 @@ def _one_thread() -> None:
 
 
 class Validator:
-    """Tunes fresh problems, then compares choices with the fastest configurations and the vendor's library."""
+    """Tunes new problems, then compares the choices for them with the fastest configurations and the vendor's
+    library."""
 
     def __init__(
         self, database: Database, options: DevicePoolOptions, vendor: bool = True, progress: Progress = SILENT
@@ -149,8 +155,8 @@ class Validator:
         seconds: float = math.inf,
         keep: Callable[[Validated], object] = lambda _: None,
     ) -> list[Validated]:
-        """One row a problem that has measurements; ``keep`` gets each as soon as it is complete. ``seconds``: of the
-        measurements before the comparison."""
+        """One row for each problem that has measurements; ``keep`` is called with each row when it is complete.
+        ``seconds``: the time limit of the measurements before the comparison."""
         options = self.options
         rows: list[Validated] = []
         with options.start() as device_pool:
@@ -195,8 +201,9 @@ class Validator:
 def compare(
     worker: Worker, problem: Problem, chosen: Sequence[Config], measured: Sequence[Measurement], vendor: bool
 ) -> Validated | None:
-    """Times the first choice, the fastest of ``chosen`` and of ``measured`` in turn; half of the rounds determine the
-    fastest, the other half gives the times. None: one of them failed."""
+    """Times in turn the first choice, the fastest configuration of ``chosen`` and the fastest ones of ``measured``.
+    Half of the rounds determine the fastest configuration, the other half gives the times. None: a configuration
+    failed."""
     of_text = {config_text(m.config): m for m in reversed(measured)}
     known = [of_text[text].config for text in map(config_text, chosen) if text in of_text]
     fastest_choice = min(known, key=lambda c: of_text[config_text(c)].us, default=chosen[0])
@@ -218,13 +225,13 @@ def compare(
     )
 
 
-#: errors of reading rows that have another form
+#: errors that reading rows of another form raises
 _DAMAGED = (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError, EOFError)
 
 
 def read_rows(path: Path) -> tuple[dict[str, Any], list[Validated]]:
-    """The pair (first line, rows) of a file that ``model validate --rows`` wrote; compressed with xz if its name says
-    so.
+    """The first line and the rows of a file that ``model validate --rows`` wrote. The file is compressed if its name
+    ends in .xz.
     InputError: the file cannot be read, or has another form."""
     try:
         with lzma.open(path, "rt") if path.suffix == ".xz" else path.open() as lines:
@@ -240,8 +247,8 @@ def read_rows(path: Path) -> tuple[dict[str, Any], list[Validated]]:
 
 
 def summaries(rows: Sequence[Validated]) -> Iterator[Summary]:
-    """The times of all problems, then by operation, problem class, arithmetic, and family of the fastest
-    configuration."""
+    """The summaries of all problems, then of the problems of each operation, problem class, arithmetic, and family of
+    the fastest configuration."""
     members: dict[tuple[str, str], list[Validated]] = {}
     for row in rows:
         p = row.problem

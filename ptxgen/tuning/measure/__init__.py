@@ -1,1 +1,2 @@
-"""Checks and times configurations of one problem on a device, in a child process that a crash may end."""
+"""Checks and times configurations of one problem on a device, in a child process, so that a crash ends only the
+child."""

@@ -38,11 +38,12 @@ from ptxgen.tuning.store.measurement import Environment, Measurement, VendorMeas
 from ptxgen.tuning.store.observation import Observation
 
 CHECKED_ELEMENTS = 1 << 17  #: elements of C that a measurement compares
-#: the most elements, and multiply-adds, that a full check compares: all of C, unless that takes minutes
+#: the most elements of C that a full check compares, and the most multiply-adds that it computes for them, so that it
+#: does not take minutes
 FULL_ELEMENTS, FULL_PRODUCTS = 1 << 24, 1 << 38
 SEARCH_TIMING = Timing(samples=3, target_ms=1.5)
 FINAL_TIMING = Timing(samples=7, target_ms=6.0)
-PAIRED_TIMING = Timing(samples=1, target_ms=3.0)  #: of one round of a paired comparison
+PAIRED_TIMING = Timing(samples=1, target_ms=3.0)  #: timing of one round of a paired comparison
 
 
 def environment(driver: Driver, timing: Timing, commit: str = "") -> Environment:
@@ -86,10 +87,11 @@ class Bench:
         operand_sets: OperandSets | None = None,
         observed: bool = False,
     ) -> Measurement:
-        """Loads, checks and times ``config``; a failure is the measurement's outcome. ``elements``: elements of C that
-        are compared; ``full``: the number of ``full_check_elements``. ``source``: the kernel, if it was generated
-        before. ``operand_sets``: those of another problem with the same operands; None: those of ``problem``.
-        ``observed``: energy, power and clock are observed, too. UnavailableError: the device does not tell them."""
+        """Loads, checks and times ``config``; a failure is the measurement's outcome. ``elements``: the number of
+        elements of C that are compared; ``full``: ``full_check_elements`` instead. ``source``: the kernel, if it was
+        generated before. ``operand_sets``: operand sets of another problem with the same operands; None: those of
+        ``problem``. ``observed``: True if energy, power and clock are observed, too. UnavailableError: the device has
+        no sensors for them."""
         made: dict[str, Any] = {
             "purpose": purpose,
             "created": round(time.time(), 3),
@@ -120,8 +122,8 @@ class Bench:
         full: bool = False,
         observed: bool = False,
     ) -> Measurement:
-        """Loads, checks and times the problems that calls compute in place of ``problem``, each with its configuration,
-        as ``measure`` does. The measurement has the configuration of the last one."""
+        """Loads, checks and times the parts of ``problem``, as ``measure`` does: the problems that calls compute in its
+        place, each with its configuration. The measurement has the configuration of the last part."""
         made: dict[str, Any] = {"purpose": "bench", "created": round(time.time(), 3)}
         env = environment(self.driver, timing, self.commit)
         try:
@@ -157,7 +159,8 @@ class Bench:
         operand_sets: OperandSets | None = None,
         observed: bool = False,
     ) -> Measurement:
-        """Checks and times calls. ``bound(sets)``: a call for each operand set; others are as in ``measure``."""
+        """Checks and times calls. ``bound(sets)`` returns a call for each operand set; the other arguments are those of
+        ``measure``."""
         try:
             operand_sets = operand_sets or self.operand_sets_for(problem, timing)
             calls = bound(operand_sets.sets)
@@ -185,10 +188,10 @@ class Bench:
         rounds: int = 1,
         vendor: VendorKernel | None = None,
     ) -> list[list[float]]:
-        """Times configurations with correct results, and then the kernel of a vendor, alternately (A B, B A, …): for
-        each of them the microseconds of every round. Slow changes of clock rate or temperature affect all of them
-        alike. The emulated device has no noise, so one round suffices there. AssembleError, LaunchError: one of them
-        fails."""
+        """Times configurations whose results were found correct, and a vendor's kernel, alternately (A B, B A, …), so
+        that slow changes of clock rate or temperature affect all alike. Returns, for each configuration and last for
+        the vendor, the microseconds of every round. On the emulated device, which has no noise, there is one round.
+        AssembleError, LaunchError: a configuration or the vendor's kernel fails."""
         operand_sets = self.operand_sets_for(problem, timing)
         runners = [Runner.of(self.driver, problem, config, self.workspace) for config in configs]
         calls = [[r.bind(addresses) for addresses in operand_sets.sets] for r in runners]
@@ -209,8 +212,8 @@ class Bench:
         self, problem: Problem, configs: Sequence[Config], timing: Timing = PAIRED_TIMING, rounds: int = 1
     ) -> tuple[list[list[float]], VendorMeasurement | None]:
         """The samples of the configurations, timed in turn with the fastest algorithm of the vendor's library (see
-        ``compare``), and the measurement of that algorithm with its samples; None: there is no library. Errors: those
-        of the configurations."""
+        ``compare``), and the measurement of that algorithm, None if there is no library. Errors: those of
+        ``compare``."""
         measured, kernel = self._vendor_kernel(problem, timing)
         samples = self.compare(problem, configs, timing, rounds, kernel)
         if measured is None or kernel is None:
@@ -266,7 +269,7 @@ class Bench:
             return VendorTimes(float("nan"))
 
     def _renew(self) -> None:
-        """Frees memory that a kernel may have corrupted: flags of the workspace, operands."""
+        """Replaces memory that a kernel may have corrupted: the workspace with its flags, and the operands."""
         with suppress(LaunchError):
             self.workspace.release()
             if self.operand_sets is not None:
@@ -275,7 +278,7 @@ class Bench:
 
 
 def _in_order(calls: Sequence[Callable[[], None]]) -> Callable[[], None]:
-    """One call of several."""
+    """One function that makes all calls in order."""
 
     def call() -> None:
         for each in calls:
@@ -285,21 +288,23 @@ def _in_order(calls: Sequence[Callable[[], None]]) -> Callable[[], None]:
 
 
 def _preparation_us(runners: Sequence[Runner]) -> float:
-    """Median microseconds of the preparation of one operand set; NaN: the kernel needs none."""
+    """The median time in microseconds of the preparation of one operand set; NaN: the kernel needs none."""
     prepared = [each.prepared or () for each in runners]
     return statistics.median(sum(made.us for made in each) for each in prepared) if any(prepared) else math.nan
 
 
 @dataclass(frozen=True)
 class BenchRow:
-    """One row of a comparison. ``us``: microseconds of ours; ``vendor_us``: of the vendor's best candidate in the same
-    run, ``vendor_first_us``: of the one its heuristic names, ``vendor_same_layout_us``: of the best one on operands in
-    the layout of the problem (NaN: unknown); ``note``: why a row is empty; ``scheduling_us``: of the host before a
-    launch, NaN if the operation has nothing to report; ``preparation_us``: of the preparation of constant operands, NaN
-    if there is none; ``unprepared_us``: of the configuration that is chosen where nothing may be prepared;
-    ``ceiling_us``: the least time by the instructions or bytes of the problem, NaN if the operation has no ceiling;
-    ``measured_ceiling``: that of a loop timed in the same run, None: none was; ``moved``: the bytes that bound the
-    time, NaN where memory does not; ``observed``: energy, power and clock, None: they were not."""
+    """One row of a comparison. All times are in microseconds; NaN: unknown. ``us``: the time of ptxgen's kernel;
+    ``vendor_us``: the time of the vendor's best candidate in the same run; ``vendor_first_us``: that of the candidate
+    that the vendor's heuristic names; ``vendor_same_layout_us``: that of the best candidate on operands in the layout
+    of the problem; ``note``: why a row is empty; ``scheduling_us``: the time of the host before a launch, NaN if the
+    operation does not report one; ``preparation_us``: the time of the preparation of constant operands, NaN if there is
+    none; ``unprepared_us``: the time of the configuration that is chosen where nothing may be prepared; ``ceiling_us``:
+    the least time by the instructions or bytes of the problem, NaN if the operation has no ceiling;
+    ``measured_ceiling``: the ceiling by a loop that was timed in the same run, None if none was; ``moved``: the bytes
+    that bound the time, NaN where memory does not bound it; ``observed``: energy, power and clock, None if they were
+    not observed."""
 
     name: str
     problem: Problem
@@ -320,7 +325,7 @@ class BenchRow:
 
     @property
     def bandwidth(self) -> float:
-        """GB/s of the bytes that bound the time."""
+        """The bandwidth in GB/s of the bytes that bound the time."""
         return self.moved / self.us * 1e-3 if self.us > 0 else float("nan")
 
     @property
@@ -330,7 +335,7 @@ class BenchRow:
 
     @property
     def pays_from_calls(self) -> float:
-        """The least number of products that take less time with the preparation than without; infinity: no number
+        """The least number of products that take less time with the preparation than without it; infinity if no number
         does."""
         saved = self.unprepared_us - self.us
         if not saved > 0:
@@ -339,23 +344,23 @@ class BenchRow:
 
     @property
     def speed(self) -> float:
-        """In the unit of the operation; 0: there is no time."""
+        """The speed in the unit of the operation; 0: there is no time."""
         return operation_of(self.problem).speed.cell(self.problem, self.us)
 
     @property
     def ceiling_share(self) -> float:
-        """The least time, predicted, over the time."""
+        """The predicted least time, as a fraction of the time."""
         return self.ceiling_us / self.us if self.us > 0 else float("nan")
 
     @property
     def measured_ceiling_share(self) -> float:
-        """The least time, by the measured loop, over the time."""
+        """The least time by the measured loop, as a fraction of the time."""
         ceiling = self.measured_ceiling
         return ceiling.least_us / self.us if ceiling is not None and self.us > 0 else float("nan")
 
     @property
     def ratio(self) -> float:
-        """How many times faster than the vendor's best."""
+        """The vendor's best time over ptxgen's."""
         return self.vendor_us / self.us if self.us > 0 else float("nan")
 
 
@@ -369,10 +374,10 @@ def bench(
     in_parts: bool = True,
     observed: bool = False,
 ) -> Iterator[BenchRow]:
-    """Times each case (``name``, ``problem``) with the configuration that ``choose`` selects, checked, and the
-    vendor's library (``baseline``, of the operation): ours, theirs, ours again; our two times are averaged.
+    """Checks and times each case (``name``, ``problem``) with the configuration that ``choose`` selects, and times the
+    vendor's library, the operation's ``baseline``, between two timings of ptxgen's kernel, which are averaged.
     ``ceiling``: also times the loop of the operation's ceiling; ``in_parts``: problems that calls compute in parts are
-    timed so; ``observed``: energy, power and clock of ours are observed, too."""
+    timed in parts; ``observed``: energy, power and clock of ptxgen's kernel are observed, too."""
     work = Bench(driver)
     for case in cases:
         problem = case.problem
@@ -427,8 +432,9 @@ def _in_parts(
     ceiling: bool,
     observed: bool,
 ) -> BenchRow:
-    """The row of a problem that calls compute in parts: arguments as of ``bench``. Its configuration is that of the
-    last part, its ceiling the bandwidth of the device, and of a copy, if ``ceiling``."""
+    """The row of a problem that calls compute in parts; the arguments are those of ``bench``. The configuration of the
+    row is that of the last part. Its ceiling is the time of its bytes at the bandwidth of the device, and, with
+    ``ceiling``, at the bandwidth of a measured copy."""
     problem, driver = case.problem, work.driver
     selections = [choose(part.problem, driver.device) for part in parts.steps]
     configs = [selection.config for selection in selections]

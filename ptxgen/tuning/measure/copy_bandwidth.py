@@ -1,4 +1,4 @@
-"""The bandwidth of a copy in device memory, which bounds problems that read their operands once."""
+"""Measures the bandwidth of a copy in device memory, which bounds problems that read their operands once."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from ptxgen.problem.operation import MeasuredCeiling
 from ptxgen.runtime.driver import Driver, Timing
 
 ENTRY = "copy"
-THREADS, BLOCKS = 512, 4  #: of a block; blocks a multiprocessor
-VECTORS = 4  #: of 16 bytes, that a thread copies in an iteration
+THREADS, BLOCKS = 512, 4  #: threads per block; blocks per multiprocessor
+VECTORS = 4  #: vectors of 16 bytes that a thread copies in an iteration
 L2_MULTIPLE = 8  #: bytes of the copy over those of the L2 cache
 TEXT = """\
 .version {version}
@@ -53,7 +53,8 @@ LOOP:
 
 
 def source_of(d: Device) -> Source:
-    """The kernel ``ENTRY``: blocks copy ``count`` times ``THREADS * VECTORS`` vectors each."""
+    """The kernel ``ENTRY``. Each block copies ``THREADS * VECTORS`` vectors in each of ``count`` iterations; ``count``
+    is a parameter of the kernel."""
     held = [", ".join(f"%x{4 * n + i}" for i in range(4)) for n in range(VECTORS)]
     lines = [f"ld.global.v4.u32 {{{x}}}, [%from+{16 * THREADS * n}];" for n, x in enumerate(held)]
     lines += [f"st.global.v4.u32 [%to+{16 * THREADS * n}], {{{x}}};" for n, x in enumerate(held)]
@@ -69,7 +70,8 @@ def source_of(d: Device) -> Source:
 
 
 def bandwidth(driver: Driver, timing: Timing, size: int) -> float:
-    """Bytes a microsecond, read and written, of a copy of about ``size`` bytes. LaunchError: out of memory."""
+    """The bandwidth of a copy of about ``size`` bytes: the bytes read and written per microsecond. LaunchError: out of
+    memory."""
     blocks, step = driver.device.sms * BLOCKS, 16 * THREADS * VECTORS
     count = -(-size // (blocks * step))
     size = count * blocks * step

@@ -1,4 +1,4 @@
-"""Energy, power and clock of a device while it repeats a kernel."""
+"""Observes energy, power and clock of a device while it repeats a kernel."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from ptxgen.errors import LaunchError
 from ptxgen.runtime.driver import Driver
 from ptxgen.tuning.store.observation import Observation
 
-SECONDS = 1.0  #: for which a kernel is repeated: ten steps of the energy counter
-WARM_UP = 0.25  #: the part of the readings that is left out: power and clock reach their level
+SECONDS = 1.0  #: seconds for which a kernel is repeated: ten steps of the energy counter
+WARM_UP = 0.25  #: the fraction of the readings, at the start, that is ignored: power and clock reach their level
 
 
 class Reading(NamedTuple):
-    """Counters at a time."""
+    """The counters of the device at the time ``us``, in microseconds."""
 
     us: float
     millijoules: float
@@ -23,8 +23,8 @@ class Reading(NamedTuple):
 
 
 def observe(driver: Driver, calls: Sequence[Callable[[], None]]) -> Observation:
-    """Repeats calls, which have run before, and reads the sensors of the device meanwhile. UnavailableError: it has
-    none. LaunchError: the counter of the energy does not move."""
+    """Repeats calls, which have run before, and reads the sensors of the device meanwhile. UnavailableError: the device
+    has no sensors. LaunchError: the energy counter does not move."""
     sensors = driver.sensors()
     readings: list[Reading] = []
 
@@ -38,8 +38,8 @@ def observe(driver: Driver, calls: Sequence[Callable[[], None]]) -> Observation:
 
 
 def _watts(readings: Iterable[Reading]) -> float:
-    """The power between the first and the last step of the energy counter: between two steps, the energy and the time
-    are of one interval, whatever the length of a step is. LaunchError: there are no two steps."""
+    """The power in watts between the first and the last step of the energy counter. Energy and time between two steps
+    belong to the same interval, whatever the length of a step is. LaunchError: the counter has fewer than two steps."""
     before, steps = None, []
     for reading in readings:
         if before is not None and reading.millijoules != before:

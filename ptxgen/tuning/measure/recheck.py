@@ -48,8 +48,8 @@ STATES = ("current", "text", "timed", "replaced", "stale", "failed")
 
 @dataclass
 class Rechecked:
-    """A stored winner and its result. ``state``: one of STATES; ``new``: the valid winner, None if there is none;
-    ``reason``: why it is stale or failed."""
+    """A stored winner and the result of its recheck. ``old``: the stored winner; ``state``: one of STATES; ``new``: the
+    valid winner, None if there is none; ``reason``: why the winner is stale or failed."""
 
     old: Measurement
     state: str = "stale"
@@ -104,12 +104,12 @@ class Recheck:
         return Rechecked(m, reason=f"its machine code was {m.sass}, now it is {now or 'unknown: there is no ptxas'}")
 
     def retime(self, rows: Sequence[Rechecked], driver: str, save: Save, seconds: float, commit: str = "") -> None:
-        """Checks and times the stale of ``rows`` again, each together with the choice of the model, and updates the
-        rows.
+        """Checks and times the stale winners among ``rows`` again, each together with the choice of the model, and
+        updates the rows.
 
-        Kernels are assembled and checked in parallel, and timed one at a time. Winners of handles of sparse matrices
-        stay stale, since their matrices are not known. ``save`` is called every ``SAVE_INTERVAL`` rows and at the end.
-        ``seconds``: time after which no further winner is begun; the others stay stale.
+        Kernels are assembled and checked in parallel, and timed one at a time. Winners that handles of sparse matrices
+        stored stay stale, because their matrices are not known. ``save`` is called every ``SAVE_INTERVAL`` rows and at
+        the end. ``seconds``: time after which no further winner is begun; the others stay stale.
         """
         model_for(self.device)  # cached before the threads use it
         self._until = time.monotonic() + seconds
@@ -135,7 +135,7 @@ class Recheck:
             save(rows)
 
     def _check(self, rows: Sequence[Rechecked], driver: str, commit: str) -> list[list[Measurement]]:
-        """The checked contenders of each row. Several run at once, so their times are not used."""
+        """The checked contenders of each row. Several kernels run at once, so these times are not used."""
         self.progress.phase("check", len(rows))
         count = CHECKERS if self.jobs >= 2 * CHECKERS else 1
         with _workers(driver, count, commit) as workers, ThreadPoolExecutor(self.jobs) as pool:
@@ -159,8 +159,8 @@ class Recheck:
                 raise
 
     def _contenders(self, m: Measurement) -> list[Config]:
-        """The stored configuration and the model's choice, assembled. Errors of ptxas occur again when they are
-        measured."""
+        """The stored configuration and the model's choice, assembled. Errors of ptxas are ignored here: they occur
+        again at the measurement."""
         choice = [c for c, _ in model_for(self.device).rank(m.problem, self.device, 1)]
         legal = [c for c in (m.config, *choice) if rules.first_violation(lower(m.problem), c, self.device) is None]
         for config in dict.fromkeys(legal):
@@ -207,17 +207,17 @@ class Winners(Protocol):
     """A store of winners."""
 
     def devices(self, requested: str | None) -> list[str]:
-        """The devices that have winners, or only ``requested``. InputError: there are none."""
+        """The names of the devices that have winners, or only ``requested``. InputError: no such device has winners."""
 
     def read(self, device: str) -> list[Measurement]:
         """The winners of a device, including stale ones."""
 
     def save(self, device: Device, rows: Sequence[Rechecked]) -> None:
-        """Stores the results."""
+        """Stores the results of a recheck."""
 
 
 def _select_devices(devices: list[str], requested: str | None, where: object) -> list[str]:
-    """``devices``, or only ``requested``. InputError: there are none."""
+    """``devices``, or only ``requested``. InputError: there are no devices, or ``requested`` is not one of them."""
     if not devices or (requested is not None and requested not in devices):
         raise InputError(f"{where} has no winners" + (f" of device {requested!r}" if requested else ""))
     return devices if requested is None else [requested]
@@ -239,8 +239,8 @@ class FolderWinners:
         return winners + [m for m in _stale(path) if m.problem not in known]
 
     def save(self, device: Device, rows: Sequence[Rechecked]) -> None:
-        """Writes both files. A winner that moves between them is temporarily in both, so that an interruption loses
-        none."""
+        """Writes the file of the winners and that of the stale winners. A winner that moves from one file to the other
+        is in both for a moment, so that an interruption loses none."""
         path = winners_path(device.name, self.folder)
         header = replace(read_winners(path)[0], commit=self.commit)
         winners = [row.new for row in rows if row.new is not None]
@@ -282,7 +282,7 @@ class DatabaseWinners:
 
 @contextmanager
 def _workers(driver: str, count: int, commit: str) -> Iterator[SimpleQueue[Worker]]:
-    """A queue of measuring processes for threads."""
+    """A queue of ``count`` measuring processes, which threads take and put back."""
     every = [Worker(driver, commit=commit) for _ in range(count)]
     queue: SimpleQueue[Worker] = SimpleQueue()
     for worker in every:

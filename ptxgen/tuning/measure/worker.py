@@ -61,7 +61,7 @@ EXTERNAL_SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP
 
 @dataclass(frozen=True)
 class Request:
-    """A measurement that was requested. ``policy``: of its timing; ``text``: the message to the child."""
+    """A measurement that was requested. ``policy``: its timing policy as text; ``text``: the message to the child."""
 
     problem: Problem
     config: Config
@@ -71,12 +71,12 @@ class Request:
 
 
 class Worker:
-    """A child process with its own driver. It is replaced when it dies.
+    """A child process with its own driver. Another child is started when it dies.
 
-    ``driver``: its name; ``seconds``: the timeout of one measurement; ``variables``: environment variables of the
-    child, CUDA_VISIBLE_DEVICES for example. ``lock``: the descriptor of the ``DeviceLock`` that it shares with the
-    children of ``sharing`` workers in all; None: the device is its own. ``spent``: seconds of children: ``locked``,
-    ``queued``, as of ``DeviceLock``.
+    ``driver``: the name of the driver; ``seconds``: the timeout of one measurement; ``variables``: environment
+    variables of the child, for example CUDA_VISIBLE_DEVICES. ``lock``: the file descriptor of the ``DeviceLock`` of the
+    device, which ``sharing`` workers share; None: no other worker uses the device. ``spent``: the seconds ``locked``
+    and ``queued`` of all children, as in ``DeviceLock``.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class Worker:
         self.log: list[str] = []
 
     def start(self) -> dict[str, Any]:
-        """Starts the child; returns its first message: environment and device. LaunchError: it did not start."""
+        """Starts the child; returns its first message: environment and device. LaunchError: the child did not start."""
         root, pipe = file_digests.PACKAGE.parent, subprocess.PIPE
         ends, lifeline = os.pipe()
         self.lifeline = os.fdopen(lifeline, "wb")
@@ -154,7 +154,8 @@ class Worker:
             del log[:-200]
 
     def _answer(self, seconds: float) -> dict[str, Any] | None:
-        """The child's next message; None if it died. queue.Empty: timeout. ValueError: it is no JSON object."""
+        """The child's next message; None if the child died. queue.Empty: timeout. ValueError: the message is not a JSON
+        object."""
         line = self.lines.get(timeout=seconds)
         answer = json.loads(line) if line is not None else None
         if not isinstance(answer, dict | None):
@@ -207,8 +208,8 @@ class Worker:
         **options: Any,
     ) -> None:
         """Requests a measurement, which ``receive`` returns. Several requests may wait: the child does not idle between
-        them. ``options``: ``source``, the fields of a ``CachedSource``; ``elements`` and
-        ``observed``, as of ``Bench.measure``."""
+        them. ``options``: ``source``, the fields of a ``CachedSource``; ``elements`` and ``observed``, as in
+        ``Bench.measure``."""
         if not self.requests and (self.child is None or self.child.poll() is not None):
             self.start()
         message = {
@@ -231,7 +232,8 @@ class Worker:
             self.child.stdin.write(request.text)
 
     def receive(self) -> Measurement:
-        """The measurement that was requested first. If the child dies of it, another child gets the other requests."""
+        """The result of the oldest request. If the child dies during the measurement, another child gets the remaining
+        requests."""
         if self.child is None:
             self.start()
             for waiting in self.requests:
@@ -265,13 +267,13 @@ class Worker:
     def compare(
         self, problem: Problem, configs: Sequence[Config], timing: Timing = PAIRED_TIMING, rounds: int = 1
     ) -> list[list[float]]:
-        """``Bench.compare`` in the child; an empty list if it failed."""
+        """``Bench.compare`` in the child; an empty list if the comparison failed."""
         return self._compare(problem, configs, timing, rounds, False)[0]
 
     def compare_with_vendor(
         self, problem: Problem, configs: Sequence[Config], timing: Timing = PAIRED_TIMING, rounds: int = 1
     ) -> tuple[list[list[float]], VendorMeasurement | None]:
-        """``Bench.compare_with_vendor`` in the child; an empty list and None if it failed."""
+        """``Bench.compare_with_vendor`` in the child; an empty list and None if the comparison failed."""
         return self._compare(problem, configs, timing, rounds, True)
 
     def _compare(
@@ -305,7 +307,7 @@ class Worker:
         return measured
 
     def vendor(self, problem: Problem, baseline: str, timing: Timing = SEARCH_TIMING) -> VendorTimes:
-        """The times of the vendor library ``baseline``; NaN if it failed."""
+        """The times of the vendor library ``baseline``; NaN if the library or the child failed."""
         answer = self._ask(problem, {"baseline": baseline, "timing": asdict(timing)})
         fields = None if answer is None else answer.get("vendor")
         if not isinstance(fields, list) or len(fields) != len(VendorTimes._fields):
@@ -343,13 +345,14 @@ class Worker:
 
 
 def child_environment(given: Mapping[str, str], sharing: int = 1) -> dict[str, str]:
-    """The environment variables of one of ``sharing`` children. Unless OPENBLAS_NUM_THREADS is set, their float64
-    references use a quarter of the cores: the others assemble kernels, and more threads than free cores waste time."""
+    """The environment variables of one of ``sharing`` children. Unless ``given`` has OPENBLAS_NUM_THREADS, the float64
+    references of all children together use a quarter of the cores: the other cores assemble kernels, and more threads
+    than free cores waste time."""
     return {"OPENBLAS_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // 4 // sharing)), **given}
 
 
 def end_with_parent(pipe: int) -> None:
-    """Has SIGIO end this process when the parent closes its end of ``pipe``, or ends.
+    """Makes SIGIO end this process when the parent closes its end of ``pipe``, or ends.
 
     A Python thread cannot do this: a driver call may hold the interpreter lock while a kernel hangs.
     """
@@ -361,8 +364,8 @@ def end_with_parent(pipe: int) -> None:
 
 
 def main() -> None:
-    """The child: reads requests, writes measurements. Arguments: driver, commit, file descriptors of the pipe to the
-    parent and of the lock of the device, if there is one."""
+    """The program of the child: reads requests, writes measurements. Its arguments are the driver, the commit, and the
+    file descriptors of the pipe to the parent and, if there is one, of the lock of the device."""
     from ptxgen.tuning.measure.bench import environment
 
     end_with_parent(int(sys.argv[3]))

@@ -1,4 +1,5 @@
-"""Accuracy of the model on problems held out of training: error of the predicted times, and speed lost by its choices.
+"""The accuracy of the model on problems held out of training: the error of predicted times, and the speed lost by
+choices.
 
 All numbers are offline: a choice is the best-ranked of the configurations that were measured for a problem, and the
 reference is the fastest of them. Nothing is timed.
@@ -24,9 +25,9 @@ from ptxgen.tuning.model.perceptron import HIDDEN_LAYERS, Perceptron
 from ptxgen.tuning.model.ranking_network import combined
 from ptxgen.tuning.model.training import SEED, Floats, Training
 
-MEASURED = 16  #: least configurations of an evaluated problem: among fewer, any choice is good
-TOP = 8  #: number of best-ranked configurations whose fastest is reported, too
-FRACTIONS = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)  #: of the training problems, points of the learning curve
+MEASURED = 16  #: the least number of measured configurations of an evaluated problem: among fewer, any choice is good
+TOP = 8  #: the fastest of so many best-ranked configurations is reported, too
+FRACTIONS = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)  #: the learning curve's points: fractions of the training problems
 HALVINGS = 10  #: points of the sample curve; each has half as many rows as the next
 Mask = NDArray[np.bool_]
 Step = Callable[[str], None]
@@ -34,10 +35,9 @@ Step = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Score:
-    """The time of the fastest measured configuration over that of the model's choice, for a group of problems.
-
-    ``first``: geometric mean for the first choice, ``fifth``: its 5th percentile, ``worst``: its minimum; ``top``:
-    geometric mean for the fastest of the first ``TOP`` choices."""
+    """The quality of the model's choices for a group of problems: the time of the fastest measured configuration over
+    that of the choice. ``first``, ``fifth``, ``worst``: the geometric mean, the 5th percentile and the minimum of this
+    ratio for the first choice; ``top``: the geometric mean for the fastest of the first ``TOP`` choices."""
 
     group: str
     name: str
@@ -61,12 +61,12 @@ class Point:
 
 @dataclass(frozen=True)
 class Regressor:
-    """A regressor trained on ``samples`` rows, and its accuracy on problems held out of training. ``hidden``: sizes of
-    the hidden layers of a perceptron, none for the trees; ``weights``: trained weights of a perceptron, 0 for the
-    trees; ``mse``: mean square of log2(predicted / measured), weighted as in training; ``first``: as in ``Score``;
-    ``plain_mse``: ``mse`` after training on numbers in place of their logarithms, None: not trained so. These are means
-    over ``seeds`` draws of the rows and of the initial weights; ``mse_deviation``: the standard deviation of ``mse``
-    over them, None: there is one."""
+    """A regressor trained on ``samples`` rows, and its accuracy on problems held out of training. ``hidden``: the sizes
+    of the hidden layers of a perceptron, empty for the trees; ``weights``: the number of weights of a perceptron, 0 for
+    the trees; ``mse``: the mean square of log2(predicted / measured), weighted as in training; ``first``: as in
+    ``Score``; ``plain_mse``: ``mse`` after training on features in place of their logarithms, None if this was not
+    done. The figures are means over ``seeds`` draws of the rows and of the initial weights; ``mse_deviation``: the
+    standard deviation of ``mse`` over the draws, None for one draw."""
 
     hidden: tuple[int, ...]
     weights: int
@@ -79,7 +79,7 @@ class Regressor:
 
     @classmethod
     def mean(cls, of_seeds: Sequence[Regressor]) -> Regressor:
-        """The means over regressors that differ in their seeds alone."""
+        """The mean of regressors that differ only in their seeds."""
         first, count = of_seeds[0], len(of_seeds)
         plain = [r.plain_mse for r in of_seeds if r.plain_mse is not None]
         return replace(
@@ -93,7 +93,7 @@ class Regressor:
 
 
 def arithmetic(p: Problem) -> str:
-    """The type of the operands; for f32 the value of ``compute``."""
+    """The arithmetic of a problem: the type of the operands, or, for f32, the value of ``compute``."""
     return p.compute if p.dtype == "f32" else p.dtype
 
 
@@ -139,10 +139,11 @@ def architectures(
     seeds: int = 1,
     jobs: int = 1,
 ) -> list[Regressor]:
-    """Perceptrons of the sizes of the paper's Table 2, then the trees, trained on the same ``samples`` random rows of
-    all folds but the first, and evaluated on the first. The perceptrons are trained without logarithms, too: trees
-    split at the same rows either way. ``seeds``: draws of the rows and of the perceptrons' initial weights; ``jobs``:
-    regressors that are trained at a time, each in a process. UnavailableError: scikit-learn is missing."""
+    """The accuracy of perceptrons with the sizes of the paper's Table 2, then of the trees. All are trained on the same
+    ``samples`` random rows of all folds but the first, and evaluated on the first. The perceptrons are also trained on
+    features without logarithms; trees split at the same rows either way. ``seeds``: the number of draws of the rows and
+    of the perceptrons' initial weights; ``jobs``: the number of regressors that are trained at a time, each in a
+    process. UnavailableError: scikit-learn is missing."""
     sizes = (*HIDDEN_LAYERS, ())
     fits = [
         _Fit(hidden, samples, 0, seed, plain) for hidden in sizes for seed in range(seeds) for plain in (False, True)
@@ -170,10 +171,10 @@ def sample_curve(
     most: int | None = None,
     jobs: int = 1,
 ) -> list[Regressor]:
-    """Cross-validated error of a regressor by the number of training rows, which are drawn at random from the problems
-    that are not held out: the paper's Figure 5. The same sizes and rows for every regressor.
+    """The cross-validated error of a regressor by the number of training rows, as in the paper's Figure 5. The rows are
+    drawn at random from the problems that are not held out; sizes and rows are the same for every regressor.
 
-    ``hidden``: as in ``Regressor``; ``most``: rows at most, None: all; ``jobs``: as in ``architectures``.
+    ``hidden``: as in ``Regressor``; ``most``: the largest number of rows, None: all; ``jobs``: as in ``architectures``.
     UnavailableError: scikit-learn is missing.
     """
     data = _Data(rows, target, rows.folds(count)[rows.group])
@@ -192,7 +193,7 @@ def sample_curve(
 
 @dataclass(frozen=True)
 class _Data:
-    """What regressors are trained on. ``fold``: of each row."""
+    """The data that regressors are trained on. ``fold``: the fold of each row."""
 
     rows: Training
     target: str
@@ -201,8 +202,9 @@ class _Data:
 
 @dataclass(frozen=True)
 class _Fit:
-    """The training of a regressor on ``samples`` random rows, or on all, that are not of ``test_fold``. ``hidden``: as
-    in ``Regressor``; ``plain``: on numbers in place of their logarithms."""
+    """The training of a regressor on ``samples`` random rows of all folds but ``test_fold``, on all such rows if they
+    are fewer. ``hidden``: as in ``Regressor``; ``plain``: True if the regressor is trained on features in place of
+    their logarithms."""
 
     hidden: tuple[int, ...]
     samples: int
@@ -218,7 +220,8 @@ class _Fit:
 
 @dataclass(frozen=True)
 class _Fitted:
-    """The result. ``predicted``: of the rows of the test fold; ``weights``, ``used``: as in ``Regressor``."""
+    """The result of a ``_Fit``. ``predicted``: the predictions for the rows of the test fold; ``weights``: as in
+    ``Regressor``; ``used``: the number of rows it was trained on."""
 
     predicted: Floats
     weights: int
@@ -239,7 +242,7 @@ def _fit(data: _Data, fit: _Fit) -> _Fitted:
 
 
 def _fitted(data: _Data, fits: Sequence[_Fit], jobs: int, step: Step) -> Iterator[tuple[_Fit, _Fitted]]:
-    """The results in any order, the longest trainings first if there are several ``jobs``."""
+    """Fits and their results, in any order. With several ``jobs`` the longest trainings start first."""
     if jobs == 1:
         for fit in fits:
             yield fit, _fit(data, fit)
@@ -254,7 +257,7 @@ def _fitted(data: _Data, fits: Sequence[_Fit], jobs: int, step: Step) -> Iterato
             step(str(futures[done]))
 
 
-_shared: list[_Data] = []  #: in a process of ``_fitted``, its data
+_shared: list[_Data] = []  #: the data of the process, if ``_fitted`` started it
 
 
 def _share(data: _Data) -> None:
@@ -266,7 +269,7 @@ def _fit_shared(fit: _Fit) -> _Fitted:
 
 
 def _regressor(data: _Data, fits: Sequence[_Fit], results: Sequence[_Fitted]) -> Regressor:
-    """The accuracy over the test folds of ``fits``."""
+    """The accuracy of a regressor over the test folds of ``fits``."""
     rows, predicted = data.rows, np.full_like(data.rows.log_us, np.nan)
     for fit, result in zip(fits, results, strict=True):
         predicted[data.fold == fit.test_fold] = result.predicted
@@ -277,14 +280,14 @@ def _regressor(data: _Data, fits: Sequence[_Fit], results: Sequence[_Fitted]) ->
 
 
 def error(rows: Training, predicted: Floats, out: Mask | None = None) -> float:
-    """Root mean square of log2(predicted / measured), weighted as in training."""
+    """The root mean square of log2(predicted / measured) over the rows ``out`` (None: all), weighted as in training."""
     out = np.ones(len(rows.log_us), bool) if out is None else out
     return float(np.sqrt(np.average((predicted - rows.log_us)[out] ** 2, weights=rows.weights()[out])))
 
 
 def _losses(rows: Training, predicted: Floats) -> Iterator[tuple[int, float, float]]:
-    """Triples (problem, best time over that of the first choice, over that of the fastest of the first ``TOP``) of the
-    problems that have predictions and at least ``MEASURED`` configurations."""
+    """For each problem with predictions and at least ``MEASURED`` configurations: its index, the best time over that of
+    the first choice, and the best time over that of the fastest of the first ``TOP`` choices."""
     group = rows.choice[rows.group]
     order = np.lexsort((predicted, group))
     starts = np.searchsorted(group[order], np.arange(rows.groups + 1))
@@ -296,12 +299,13 @@ def _losses(rows: Training, predicted: Floats) -> Iterator[tuple[int, float, flo
 
 
 def geometric_mean(values: Sequence[float]) -> float:
-    """NaN if there are none."""
+    """The geometric mean; NaN if there are no values."""
     return statistics.geometric_mean(values) if values else math.nan
 
 
 def scores(rows: Training, predicted: Floats) -> list[Score]:
-    """The evaluation of all problems, and by arithmetic, problem class, and family of the fastest configuration."""
+    """The scores of all problems, and of the problems of each arithmetic, problem class, and family of the fastest
+    configuration."""
     members: dict[tuple[str, str], list[tuple[float, float]]] = {}
     order = np.argsort(-rows.log_us, kind="stable")
     fastest = dict(zip(rows.choice[rows.group[order]].tolist(), rows.family[order].tolist(), strict=True))

@@ -1,9 +1,10 @@
-"""The regressor: from a problem and configurations to microseconds, and the exhaustive search over it (sections 5, 6).
+"""The regressor, which predicts the microseconds of configurations on a problem, and the exhaustive search with it
+(sections 5 and 6 of the paper).
 
-Boosted trees (XGBoost) learn the logarithm of time relative to one of three baselines: the one with the least error on
-problems held out of the training. Where there is enough data, a network does, too, and both are averaged. The search
-scores the legal space of a problem, except configurations whose time by the performance model is far above the least
-one. Without measurements of a device, the performance model alone ranks.
+Boosted trees (XGBoost) learn the logarithm of the time relative to one of three baselines; the baseline with the least
+error on held-out problems is taken. With enough data a network learns the same, and both predictions are averaged. The
+search scores the legal space of a problem, except configurations whose time by the performance model is far above the
+least one. Without measurements of a device, the performance model alone ranks configurations.
 """
 
 from __future__ import annotations
@@ -36,15 +37,15 @@ from ptxgen.tuning.model.training import TARGETS, Training, Usable, baseline, cl
 from ptxgen.tuning.model.tree_predictor import TreePredictor
 from ptxgen.tuning.store.measurement import Measurement
 
-FACTOR = 3.0  #: the search drops configurations slower by this factor than the best, by the performance model
-LIMIT = 5_000  #: most rows that are scored, one of each equivalence class
-#: (fraction, rows): the first trees, this fraction of all, rank the rows that are left, and ``rows`` of them are kept;
-#: fewer than LEAST_TREES rank nothing
+FACTOR = 3.0  #: the search drops configurations that the performance model predicts slower than the best by this factor
+LIMIT = 5_000  #: the most rows that are scored; each represents an equivalence class
+#: stages (fraction, rows) of the search: the first trees, ``fraction`` of all, rank the rows that are left, and the
+#: best ``rows`` are kept. A stage with fewer than LEAST_TREES trees is skipped
 STAGES = ((0.065, 700), (0.16, 120))
 LEAST_TREES = 20
-#: likewise of all rows of the remaining classes; all trees and the network rank the rows that are left then
+#: the stage for all rows of the remaining classes; then all trees and the network rank the rows that are left
 MEMBERS = (0.3, 192)
-FEW, MORE = 8, 6  #: for more configurations than FEW, limits are multiplied by MORE
+FEW, MORE = 8, 6  #: if more than FEW configurations are asked for, the limits are multiplied by MORE
 ONE_THREAD = 16_000  #: most rows that one thread predicts
 _predicting = threading.Lock()  #: XGBoost refuses a prediction while another thread sets a parameter
 os.register_at_fork(before=_predicting.acquire, after_in_parent=_predicting.release, after_in_child=_predicting.release)
@@ -53,11 +54,11 @@ ROWS_AT_ONCE = 1 << 15  #: rows scored at a time: larger matrices do not fit the
 
 @dataclass(frozen=True)
 class Search:
-    """The result of a search. ``best``: (configuration, predicted microseconds), the first one is the best: the fastest
-    with its share of the preparation of operands;
+    """The result of a search. ``best``: pairs (configuration, predicted microseconds), the fastest first; the order
+    counts the share of the preparation of operands in each call;
     ``total``: number of legal candidates of the families that were searched; ``scored``: number of those that the model
-    scored; ``factor``: by the performance model, the others are slower than the best by more than this factor, or in
-    classes of slower ones;
+    scored; ``factor``: the performance model predicts the candidates that were not scored, or the representatives of
+    their classes, slower than the best by more than this factor;
     ``scale``: the factors by which the performance model's times of families without trees are multiplied.
     """
 
@@ -69,19 +70,20 @@ class Search:
 
 
 def _best(us: Floats, rows: NDArray[np.intp]) -> int:
-    """The fastest of some rows."""
+    """The index of the fastest of ``rows``."""
     return int(rows[np.argmin(us[rows])])
 
 
-#: family -> the factor by which the performance model's times of its kernels are multiplied; none: 1
+#: family -> the factor by which the performance model's times of its kernels are multiplied; 1 if absent
 Scale = Mapping[str, float]
 
 
 def _scale_others(
     p: KernelProblem, c: Columns, scaled: Floats, us: Floats, learnt: NDArray[np.intp], scale: Scale | None = None
 ) -> Scale:
-    """Sets the times of rows without trees: ``us``, by the performance model, times its error. ``scaled``: times in
-    which the rows ``learnt`` have those of trees. ``scale``: that error, if it is known. Returns it."""
+    """Sets in ``scaled`` the times of rows whose families the trees do not know, to the performance model's times
+    ``us`` multiplied by a factor, and returns the factors. ``learnt``: the rows whose times in ``scaled`` are predicted
+    by trees. ``scale``: the factors, if they are known."""
     scale = _errors(p, c, scaled, us, learnt) if scale is None else scale
     if len(learnt) < len(c):
         known = scaled[learnt]
@@ -92,8 +94,9 @@ def _scale_others(
 
 
 def _errors(p: KernelProblem, c: Columns, scaled: Floats, us: Floats, learnt: NDArray[np.intp]) -> Scale:
-    """The performance model's error for the fastest row with trees, for all families for which the model reads the same
-    problem. Otherwise families whose model is optimistic would exclude those whose optimism trees have corrected."""
+    """For each family, the performance model's error on the fastest row that trees predict, among the families for
+    which the model reads the same problem. Without this factor, families with an optimistic performance model would
+    exclude families whose optimism the trees have corrected."""
     errors: dict[str, float] = {}
     for (_, families), rows in zip(registry.by_modelled(p), _by_modelled(p, c, learnt), strict=True):
         if len(rows):
@@ -103,7 +106,7 @@ def _errors(p: KernelProblem, c: Columns, scaled: Floats, us: Floats, learnt: ND
 
 
 def _by_modelled(p: KernelProblem, c: Columns, rows: NDArray[np.intp]) -> list[NDArray[np.intp]]:
-    """These rows for each problem that the model reads in place of ``p``, in their order."""
+    """``rows`` divided by the problem that the model reads in place of ``p`` for their families."""
     by_problem = registry.by_modelled(p)
     if len(by_problem) == 1:
         return [rows]
@@ -114,8 +117,8 @@ def _by_modelled(p: KernelProblem, c: Columns, rows: NDArray[np.intp]) -> list[N
 
 
 def _shortlists(p: KernelProblem, c: Candidates, us: Floats, limit: int) -> tuple[NDArray[np.intp], float]:
-    """``shortlist`` of the candidates for each problem that the model reads in place of ``p``. ``us``: with the shares
-    of preparations."""
+    """The union of the shortlists for each problem that the model reads in place of ``p``, and the least of their
+    factors. ``us``: predicted times, which include the shares of preparations."""
     lists, factor = [np.zeros(0, np.intp)], FACTOR
     for rows in _by_modelled(p, c, np.arange(len(c))):
         near, least = shortlist(c if len(rows) == len(c) else c.take(rows), us[rows], FACTOR, limit)
@@ -125,7 +128,8 @@ def _shortlists(p: KernelProblem, c: Candidates, us: Floats, limit: int) -> tupl
 
 
 def order_of_choices(p: KernelProblem, choices: Sequence[tuple[Config, float]], d: Device) -> list[int]:
-    """The indices of (configuration, microseconds), the best first: each with its share of the preparation."""
+    """The indices of ``choices``, pairs (configuration, microseconds), ordered by time plus the share of the
+    preparation."""
     added = share_of_call(p, Columns.of([config for config, _ in choices]), d) if p.calls and choices else ()
     us = [us for _, us in choices] if not len(added) else [us + x for (_, us), x in zip(choices, added, strict=True)]
     return sorted(range(len(us)), key=us.__getitem__)
@@ -143,8 +147,8 @@ class Model:
         network: RankingNetwork | None = None,
         parts: Mapping[str, Model] | None = None,
     ) -> None:
-        """``names``: the features that booster and network were trained on; none: ``features.default_names()``.
-        ``parts``: the models of operations that have one of their own, by name of the operation; they predict its
+        """``names``: the features that booster and network were trained on; empty: ``features.default_names()``.
+        ``parts``: by name of an operation, the models of operations that have their own model, which predicts their
         problems."""
         self.parts = dict(parts or {})
         self.device, self.facts, self._booster, self.network = device, facts, booster, network
@@ -166,7 +170,7 @@ class Model:
         return self._names
 
     def with_parts(self, parts: Mapping[str, Model]) -> Model:
-        """The same model with these models of operations."""
+        """The same model with ``parts`` as the models of operations."""
         return Model(self.device, self.facts, self._booster, self._names, self.network, parts)
 
     def of_trees(self) -> Model:
@@ -175,14 +179,15 @@ class Model:
 
     @property
     def measured_on(self) -> str:
-        """The name of the device on whose measurements it was trained, its own if those are among them; empty: none."""
+        """The name of the device on whose measurements the model was trained; its own device, if that is one of
+        several; empty if the model is not trained."""
         if self.facts is None:
             return ""
         return self.device.name if self.device.name in self.facts.also else str(self.facts.device["name"])
 
     @classmethod
     def analytic(cls, device: Device) -> Model:
-        """The model of a device without measurements: the performance model (section 5.2)."""
+        """The model of a device without measurements: the performance model (section 5.2 of the paper)."""
         return cls(device)
 
     @classmethod
@@ -196,14 +201,15 @@ class Model:
         also: Mapping[Device, Iterable[Measurement]] | None = None,
         network: RankingNetwork | None = None,
     ) -> Model:
-        """A model of ``device`` from its measurements: only those that are ``ok``, on its own clock.
+        """Trains a model of ``device`` on its measurements, of which those count that are ``ok`` and on the device's
+        clock.
 
-        ``target``: one of TARGETS; its error is then not estimated. Default: the one with the least error on held-out
-        problems, which takes ten trainings.
+        ``target``: one of TARGETS, whose error is then not estimated; by default the target with the least error on
+        held-out problems, which takes ten trainings.
         ``also``: measurements of other devices, for which the model is trained, too.
-        ``names``: the features to train on, some of ``features.all_names()``; none: ``features.trained_names``, and
-        those of the device if there are several.
-        ``network``: one that reads these features, to keep; none: it is trained, too.
+        ``names``: the features to train on, from ``features.all_names()``; empty: ``features.trained_names``, and the
+        features of devices if there are several devices.
+        ``network``: a network that reads these features, which the model keeps; None: a network is trained.
         InputError: nothing to train on, or no such target or feature.
         """
         if target and target not in TARGETS:
@@ -244,8 +250,8 @@ class Model:
     def trained_again(
         self, measurements: Iterable[Measurement], shipped: Callable[[str], Iterable[Measurement]]
     ) -> Model:
-        """A model of the same target for the same devices, trained on ``measurements`` of this one and on those that
-        are ``shipped`` for the others. It keeps the network, whose training takes longest."""
+        """A model with the same target for the same devices, trained on ``measurements`` of this device and the
+        ``shipped`` measurements of the others. The new model keeps the network, whose training takes longest."""
         facts, own = self.facts, self.device.name
         if facts is None or self.measured_on != own:
             fitted = Model.fit(measurements, self.device, target="" if facts is None else facts.target)
@@ -259,8 +265,9 @@ class Model:
         return fitted.with_parts(self.parts)
 
     def predict(self, problem: Problem, columns: Columns, scale: Scale | None = None) -> Floats:
-        """Microseconds of each configuration, which must be legal: the times by which ``rank`` orders them. ``scale``:
-        ``Search.scale`` if a search is known; else a family without trees requires one."""
+        """The predicted microseconds of each configuration, by which ``rank`` orders them. The configurations must be
+        legal. ``scale``: ``Search.scale`` of an earlier search; None: a search is made if the trees do not know a
+        family."""
         p = lower(problem)
         if (part := self.parts.get(problem.operation)) is not None:
             return self._predict_with(part, problem, p, columns, scale)
@@ -270,8 +277,8 @@ class Model:
     def _predict_with(
         self, part: Model, problem: Problem, p: KernelProblem, columns: Columns, scale: Scale | None
     ) -> Floats:
-        """``predict`` with the model of an operation: it predicts the families that compute the problem itself, this
-        one those that compute another form of it."""
+        """``predict`` with ``part``, the model of an operation. ``part`` predicts the families that compute the problem
+        itself, this model predicts the families that compute another form of the problem."""
         scale = self.search(problem, k=1).scale if scale is None else scale
         out, us = np.empty(len(columns), np.float32), perf_model.predict(p, columns, self.device)
         own = np.zeros(len(columns), bool)
@@ -283,8 +290,8 @@ class Model:
         return out
 
     def _scale(self, problem: Problem, columns: Columns, k: int = 1) -> Scale:
-        """``Search.scale`` of a search for ``k`` configurations; none if all of ``columns`` are of families with
-        trees."""
+        """``Search.scale`` of a search for ``k`` configurations; empty if the trees know the families of all
+        ``columns``."""
         if not self.trained or len(self._learnt(lower(problem), columns)) == len(columns):
             return {}
         return self.search(problem, k=k).scale
@@ -294,7 +301,7 @@ class Model:
         return self.trained and self.facts is not None and family in model_files.known(self.facts, p)
 
     def _learnt(self, p: KernelProblem, c: Columns) -> NDArray[np.intp]:
-        """The rows of families that the model was trained on, for problems like ``p``."""
+        """The rows whose families the trees were trained on, for problems like ``p``."""
         if not self.trained or self.facts is None:
             return np.zeros(0, np.intp)
         known = [FAMILIES.index(f) for f in model_files.known(self.facts, p)]
@@ -316,9 +323,9 @@ class Model:
         stage: tuple[float, int] | None = None,
         added: Floats | None = None,
     ) -> tuple[Floats, Scale]:
-        """Microseconds of rows that take ``us`` by the performance model, and ``Search.scale``, which may be known.
-        ``stage``: of the rows with trees, only so many have finite times: the best by this fraction of the trees, with
-        what is ``added`` to their times."""
+        """The predicted microseconds of rows, and ``Search.scale``. ``us``: the times by the performance model;
+        ``scale``: ``Search.scale`` if it is known. ``stage``: a pair (fraction, rows): of the rows that trees predict,
+        only the best ``rows`` by this fraction of the trees, in the order of time plus ``added``, get finite times."""
         learnt = self._learnt(p, c)
         out = us.copy()
         if self._booster is None or self.facts is None or not len(learnt):
@@ -338,7 +345,7 @@ class Model:
         return out, _scale_others(p, c, out, us, learnt, scale)
 
     def _predicted(self, x: Floats, trees: int) -> Floats:
-        """The prediction of the first ``trees`` (0: of all) for rows of features."""
+        """The prediction of the first ``trees`` trees (0: of all trees) for rows of features."""
         assert self._booster is not None
         if not len(x):
             return np.zeros(0, np.float32)
@@ -352,7 +359,7 @@ class Model:
         return predicted
 
     def _trees(self, fraction: float) -> int:
-        """The number of trees that are this fraction of all; 0: too few to rank."""
+        """The number of trees that is this fraction of all; 0 if these are too few to rank."""
         assert self._booster is not None
         trees = round(fraction * self._booster.num_boosted_rounds())
         return trees if trees >= LEAST_TREES else 0
@@ -360,9 +367,10 @@ class Model:
     def _best_classes(
         self, p: KernelProblem, c: Candidates, d: Device, us: Floats, stages: list[tuple[float, int]], added: Floats
     ) -> Candidates:
-        """The rows of ``c`` that remain after ``stages`` of (fraction of the trees, rows): few trees rank many rows,
-        more trees rank fewer. The best row with trees is one of them. Each problem that the model reads in place of
-        ``p`` has so many. ``us``: by the performance model; ``added``: to all times, before they are compared."""
+        """The rows of ``c`` that remain after ``stages``, pairs (fraction of the trees, rows): few trees rank many
+        rows, then more trees rank fewer. The best row that trees predict is among them. The numbers hold for each
+        problem that the model reads in place of ``p``. ``us``: the times by the performance model; ``added``: the
+        shares of preparations, which are added to times before they are compared."""
         learnt = self._learnt(p, c)
         if self._booster is None or self.facts is None or not len(learnt):
             return c.take(np.sort(fastest(us + added, stages[-1][1])))
@@ -384,9 +392,8 @@ class Model:
     def search(
         self, problem: Problem, device: Device | None = None, k: int = 100, *, exhaustive: bool = False
     ) -> Search:
-        """The ``k`` fastest of the legal configurations by this model. DeviceError: the model is another device's.
-
-        ``exhaustive``: score all candidates, which takes seconds instead of a fraction of one.
+        """The ``k`` fastest legal configurations by this model. ``exhaustive``: True: all candidates are scored, which
+        takes seconds instead of a fraction of a second. DeviceError: the model belongs to another device.
         """
         d, p = self._own(device), lower(problem)
         part = self.parts.get(problem.operation)
@@ -401,7 +408,7 @@ class Model:
         return Search(best, total, scored, min(each.factor for each in searched), scale)
 
     def _search(self, p: KernelProblem, d: Device, k: int, exhaustive: bool) -> Search:
-        """``search`` by this model alone."""
+        """``search`` with this model alone, without the models of operations."""
         every = exhaustive or not self.trained
         c = candidates(p, d, representatives=not every, searched=not every)
         us, added = perf_model.predict(p, c, d), share_of_call(p, c, d)
@@ -423,7 +430,8 @@ class Model:
     def rank(
         self, problem: Problem, device: Device | None = None, k: int = 100, *, exhaustive: bool = False
     ) -> list[tuple[Config, float]]:
-        """The ``k`` fastest configurations and their predicted microseconds, fastest first."""
+        """The ``k`` fastest configurations and their predicted microseconds, the fastest first. Arguments: as for
+        ``search``."""
         return self.search(problem, device, k, exhaustive=exhaustive).best
 
     def _own(self, device: Device | None) -> Device:
@@ -441,7 +449,8 @@ class Model:
     def load(cls, folder: Path | str) -> Model:
         """The model that ``save`` wrote.
 
-        CorruptError: absent or damaged; SchemaError: a newer format, or features that this ptxgen does not compute."""
+        CorruptError: the file is absent or damaged. SchemaError: it has a newer format, or features that this ptxgen
+        does not compute."""
         return cls(*model_files.read(Path(folder)))
 
 

@@ -26,18 +26,20 @@ from ptxgen.tuning.model.training import DEPTH, TARGETS, TREES
 from ptxgen.tuning.store.exchange import MEMORY_LIMIT, replacing
 from ptxgen.tuning.store.tuning_files import MODEL
 
-FORMAT = 4  #: of the file; another one is refused
-BYTES_MOST = 1 << 25  #: of the decompressed file
-#: values, and lists and objects, of its JSON: 5 lists of 1,023 nodes in each of 660 trees have 3.4 million values
+FORMAT = 4  #: the format of the file; files of other formats are refused
+BYTES_MOST = 1 << 25  #: the most bytes of the decompressed file
+#: the most values, and the most lists and objects, in the JSON of a file: 660 trees, each of 5 lists with 1,023 nodes,
+#: have 3.4 million values
 VALUES_MOST, CONTAINERS_MOST = 1 << 22, 8 * trees.TREES_MOST
 
 
 @dataclass(frozen=True)
 class Facts:
-    """The facts that are stored with a trained model. ``errors``: root mean square of log2(predicted / measured) by
-    target, on held-out problems, without the mean of each problem; ``error``: that of the chosen target, including the
-    mean; ``families``: number of rows of each, and of each ``Family.training_class``; ``grouped``: number of rows of
-    groups of GEMMs."""
+    """The facts that are stored with a trained model. ``device``: the fields of the device; ``rows``, ``problems``:
+    what the model was trained on; ``skipped``: measurements that were not used; ``errors``: by target, the root mean
+    square of log2(predicted / measured) on held-out problems, without the mean error of each problem; ``error``: the
+    same for the chosen target, with the mean error; ``families``: the number of rows of each family and of each
+    ``Family.training_class``; ``grouped``: the number of rows of groups of GEMMs."""
 
     device: dict[str, Any]
     target: str
@@ -49,17 +51,17 @@ class Facts:
     families: dict[str, int] = field(default_factory=dict)
     grouped: int = 0
     commits: tuple[str, ...] = ()
-    also: tuple[str, ...] = ()  #: the other devices on whose measurements it was trained
-    newest: float = 0.0  #: when the latest of the measurements was made
+    also: tuple[str, ...] = ()  #: the other devices on whose measurements the model was trained
+    newest: float = 0.0  #: the time at which the latest of the measurements was made
     trees: int = TREES
     depth: int = DEPTH
 
 
-FEW = 100  #: rows of a family below which also a trained model ranks its kernels by the performance model
+FEW = 100  #: with fewer rows of a family, a trained model ranks its kernels by the performance model
 
 
 def known(facts: Facts, p: KernelProblem | None = None) -> list[str]:
-    """The families with enough training data, for ``p`` if it is given."""
+    """The families with enough training data, in general or, if ``p`` is given, for problems like ``p``."""
     names = [name for name in FAMILIES if facts.families.get(name, 0) >= FEW]
     if p is None:
         return names
@@ -68,7 +70,7 @@ def known(facts: Facts, p: KernelProblem | None = None) -> list[str]:
 
 
 def _probe(d: Device, facts: Facts, names: tuple[str, ...]) -> list[float]:
-    """The named features of a few fixed points."""
+    """The features ``names`` of a few fixed configurations and problems, by which changes of features are detected."""
     points = [point for family in known(facts) for point in FAMILIES[family].probes()]
     return [round(float(v), 4) for p, cs in points for v in features(p, Columns.of(cs), d, None, names).ravel()]
 
@@ -81,7 +83,8 @@ def write(
     names: tuple[str, ...],
     network: RankingNetwork | None = None,
 ) -> None:
-    """Writes ``model.json.xz``. Several may write at once: a reader finds the whole file of one of them."""
+    """Writes ``model.json.xz`` atomically: if several processes write it at once, a reader finds the whole file of one
+    of them."""
     content = {
         "format": FORMAT,
         "features": list(names),
@@ -100,8 +103,8 @@ def _text(content: dict[str, Any]) -> bytes:
 
 
 def _digest(content: dict[str, Any], text: bytes = b"") -> str:
-    """The digest of a file's content without the digest itself. ``text``: the file; ``write`` puts the digest last, so
-    that its text need not be made again."""
+    """The digest of a file's content without the digest itself. ``text``: the text of the file, if it is known.
+    ``write`` puts the digest last, so that the digest can be computed from the text."""
     last = b',"digest":"%s"}\n' % str(content.get("digest")).encode()
     if text.endswith(last):
         digest = hashlib.sha256(text.removesuffix(last) + b"}").hexdigest()
@@ -111,8 +114,8 @@ def _digest(content: dict[str, Any], text: bytes = b"") -> str:
 
 
 def read(folder: Path) -> tuple[Device, Facts, Any, tuple[str, ...], RankingNetwork | None]:
-    """The tuple (device, facts, booster, its features, network) of the model that ``write`` wrote. The checked content
-    is kept in the disk cache. CorruptError, SchemaError: as ``Model.load``."""
+    """The model that ``write`` wrote: its device, facts, booster, features and network. The checked content is kept in
+    the disk cache. CorruptError, SchemaError: as in ``Model.load``."""
     path = folder / MODEL
     try:
         _require_file(path)
@@ -146,8 +149,8 @@ def _cache_key(path: Path) -> str:
 
 
 def _read(path: Path) -> array_cache.Arrays:
-    """The checked content of a model as arrays of bytes: ``facts``, JSON, without the trees; ``trees``: as XGBoost
-    reads them."""
+    """The checked content of a model as two arrays of bytes. ``facts``: JSON without the trees; ``trees``: the trees in
+    XGBoost's format."""
     text = content_of(path)
     content = json.loads(text)
     if not isinstance(content, dict):
@@ -178,8 +181,9 @@ def _network(content: dict[str, Any], features: int) -> RankingNetwork | None:
 
 
 def content_of(path: Path) -> bytes:
-    """The decompressed content of a model file, of which only the size is checked: a list of two bytes takes 64 in
-    memory. OSError, ValueError, LZMAError: it cannot be read, or exceeds a limit."""
+    """The decompressed content of a model file. Only its numbers of bytes, values and lists are checked, because a list
+    that takes two bytes in the file takes 64 in memory. OSError, ValueError, LZMAError: the file cannot be read, or
+    exceeds a limit."""
     _require_file(path)
     unpacker = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=MEMORY_LIMIT)
     text = unpacker.decompress(path.read_bytes(), BYTES_MOST)
@@ -202,9 +206,9 @@ def _require_file(path: Path) -> None:
 
 
 def _features(path: Path, stored: list[str]) -> tuple[str, ...]:
-    """The features of a model; later versions may have more.
+    """The names of the features that a model reads; this version may have further features.
 
-    SchemaError: this version does not compute one of them."""
+    SchemaError: this version does not compute a feature."""
     if not isinstance(stored, list) or not all(isinstance(name, str) for name in stored):
         raise TypeError(f"features is {type(stored).__name__}; it must be a list of names")
     names = tuple(stored)
@@ -233,7 +237,7 @@ def _device(path: Path, values: dict[str, Any]) -> Device:
 
 
 def _facts(content: dict[str, Any]) -> Facts:
-    """The facts of a file, every one of its type."""
+    """The facts of a file. ValueError, TypeError: a fact has a wrong type or value."""
     values = {f.name: content[f.name] for f in fields(Facts) if f.name in content}
     values["error"] = float("nan") if values.get("error") is None else values["error"]
     for name in ("commits", "also"):
@@ -264,7 +268,8 @@ def _require(name: str, value: Any, *types: type) -> Any:
 
 
 def _require_probe(path: Path, seen: list[float], now: list[float], names: tuple[str, ...]) -> None:
-    """SchemaError: the features of some fixed points had other values when the model was trained."""
+    """Raises SchemaError if the features of ``_probe`` had other values when the model was trained (``seen``) than
+    ``now``."""
     then = np.asarray(seen, dtype=np.float64)
     if then.ndim != 1 or not np.isfinite(then).all():
         raise ValueError(f"probe has shape {then.shape} or an infinite number; it must be a list of finite numbers")

@@ -1,8 +1,8 @@
-"""Boosted trees as plain lists, checked before XGBoost loads them: XGBoost trusts its input, and a bad index ends the
-process.
+"""Boosted trees as plain lists. They are checked before XGBoost loads them, because XGBoost trusts its input: an
+invalid index would crash the process.
 
-XGBoost predicts: on two cores it is 12 times as fast as NumPy (32,768 rows by 150 trees). Its input is written from
-the checked lists; XGBoost never reads a model file directly. ``model_files`` stores that input in the disk cache.
+Predictions are XGBoost's: on two cores it is 12 times as fast as NumPy (32,768 rows by 150 trees). XGBoost never reads
+a model file; its input is made from the checked lists, and ``model_files`` stores this input in the disk cache.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from ptxgen.tuning.model.tree_predictor import TreePredictor
 
-#: a tree's lists, by node: the children (-1: a leaf), the feature and the threshold of a split (of a leaf: 0 and its
-#: value), and whether a feature that is NaN goes left. XGBoost's own name for each
+#: the lists of a tree, indexed by node, with XGBoost's names for them: the left and right child (-1: a leaf), the
+#: feature of a split (a leaf: 0), the threshold of a split (a leaf: its value), and 1 if NaN goes to the left child
 LISTS = {
     "left": "left_children",
     "right": "right_children",
@@ -29,12 +29,13 @@ LISTS = {
 }
 TREES_MOST, NODES_MOST = 4096, 1 << 13
 FLOAT_MOST = 3.4e38
-Forest = dict[str, Any]  #: ``base``: the sum's first term; ``trees``: a list of ``LISTS``
+Forest = dict[str, Any]  #: ``base``: the first term of the sum; ``trees``: each tree by its ``LISTS``
 
 
 def weighted_sum(boosters: Mapping[Any, float], features: int, constant: Collection[int] = ()) -> TreePredictor:
-    """A booster that predicts the sum of the predictions of ``boosters``, each times its weight. Their trees alternate,
-    so that the first trees approximate the sum, and are then ordered by ``ranking_first``."""
+    """A booster that predicts the weighted sum of the predictions of ``boosters``, which have their weights as values.
+    The trees of the boosters alternate, so that the first trees approximate the sum; then ``ranking_first`` orders
+    them."""
     forests = [forest_of(booster) for booster in boosters]
     for forest, weight in zip(forests, boosters.values(), strict=True):
         forest["base"] *= weight
@@ -47,8 +48,8 @@ def weighted_sum(boosters: Mapping[Any, float], features: int, constant: Collect
 
 
 def ranking_first(forest: Forest, constant: Collection[int]) -> Forest:
-    """The same trees; those that split only by ``constant`` features, which are equal for all configurations of a
-    problem, come last, so that the first trees rank."""
+    """The same trees in another order: those that split only by the features ``constant``, which are equal for all
+    configurations of a problem, come last, so that the first trees rank configurations."""
 
     fixed = set(constant)
 
@@ -68,8 +69,8 @@ def forest_of(booster: Any) -> Forest:
 
 
 def check(forest: Forest, features: int) -> None:
-    """Makes the lists of the trees arrays. ValueError, TypeError or KeyError: they break a rule, which the message
-    names."""
+    """Checks the lists of all trees, and converts them to arrays. ValueError, TypeError, KeyError: a list breaks a
+    rule, which the message names."""
     base, trees = forest["base"], forest["trees"]
     if not isinstance(base, float) or not abs(base) < FLOAT_MOST:
         raise ValueError(f"base is {base!r}; it must be a finite number of 32 bits")
@@ -121,17 +122,17 @@ def _integers(tree: dict[str, Any], name: str) -> NDArray[np.int64]:
 
 
 def booster_of(forest: Forest, features: int) -> TreePredictor:
-    """A booster that predicts by these trees, which ``check`` must have passed."""
+    """A booster that predicts by these trees, which ``check`` must have accepted."""
     return loaded(content_of(forest, features))
 
 
 def loaded(content: bytes) -> TreePredictor:
-    """The trees that ``content_of`` made: XGBoost trusts it."""
+    """The predictor of trees that ``content_of`` wrote. The content must be trusted: XGBoost does not check it."""
     return TreePredictor(content)
 
 
 def content_of(forest: Forest, features: int) -> bytes:
-    """The trees, which ``check`` must have passed, as a file of XGBoost."""
+    """The trees, which ``check`` must have accepted, as the content of an XGBoost file."""
     trees = [_xgboost(number, tree, features) for number, tree in enumerate(forest["trees"])]
     model = {
         "version": [3, 0, 0],
@@ -194,7 +195,7 @@ MARKERS = {">i4": b"l", ">i8": b"L", ">f4": b"d", "|u1": b"U"}
 
 
 def _ubjson(value: Any) -> bytes:
-    """UBJSON, which XGBoost reads faster than JSON: arrays of numbers are big-endian bytes."""
+    """``value`` as UBJSON, which XGBoost reads faster than JSON, because arrays of numbers are big-endian bytes."""
     if isinstance(value, dict):
         return b"{" + b"".join(_counted(name.encode()) + _ubjson(item) for name, item in value.items()) + b"}"
     if isinstance(value, str):

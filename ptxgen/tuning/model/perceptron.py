@@ -1,5 +1,5 @@
-"""Multi-layer perceptrons of the paper's Table 2, for comparison with the trees. Owns scikit-learn, a package for
-development that programs never need."""
+"""Multi-layer perceptrons of the paper's Table 2, for comparison with the trees. Only this module imports scikit-learn,
+a package for development that programs never need."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ptxgen.errors import UnavailableError
 from ptxgen.install_advice import install_extra
 from ptxgen.tuning.model.training import SEED, Floats, Training
 
-#: sizes of the hidden layers, in the order of the table
+#: the sizes of the hidden layers of each perceptron, in the order of the table
 HIDDEN_LAYERS = (
     (64,),
     (512,),
@@ -23,10 +23,10 @@ HIDDEN_LAYERS = (
     (64, 128, 256, 128, 64),
     (64, 128, 192, 256, 192, 128, 64),
 )
-EPOCHS, PATIENCE, BATCH, RATE = 40, 6, 256, 2e-3  #: of training with Adam; PATIENCE epochs without progress end it
+EPOCHS, PATIENCE, BATCH, RATE = 40, 6, 256, 2e-3  #: Adam's parameters; PATIENCE epochs without progress end training
 VALIDATION = 0.1  #: fraction of the training rows that decides when training ends
 CONSTANT = 1e-3  #: a feature with a smaller standard deviation is not scaled
-FARTHEST = 8.0  #: standard deviations at which features are clipped: few training rows do not show the whole range
+FARTHEST = 8.0  #: features are clipped at so many standard deviations: few training rows do not show their range
 
 
 class Perceptron:
@@ -63,7 +63,7 @@ class Perceptron:
         return sum(w.size for w in (*self.network.coefs_, *self.network.intercepts_))
 
     def predict(self, x: Floats) -> Floats:
-        """The learnt logarithm of each row."""
+        """The learnt logarithm of the time of each row."""
         return np.asarray(self.network.predict(self._scaled(x)) * self.spread + self.base, np.float32)
 
     def _scaled(self, x: Floats) -> Floats:
@@ -71,8 +71,8 @@ class Perceptron:
 
 
 def require() -> tuple[Any, Any]:
-    """The module of neural networks, and the warning that training ended at the limit of epochs. UnavailableError:
-    scikit-learn is missing."""
+    """Scikit-learn's module of neural networks, and the class of its warning that training ended at the limit of
+    epochs. UnavailableError: scikit-learn is missing."""
     try:
         from sklearn import exceptions, neural_network
     except ImportError as error:

@@ -1,8 +1,8 @@
 """A multi-layer perceptron that ranks the configurations of a problem, in NumPy.
 
 Trees split a feature at thresholds, and so predict the same time for configurations that differ a little. A network is
-smooth; its errors differ from those of the trees, so the average of both chooses better than either. It learns with
-Adam (Kingma & Ba, 2015) and a listwise loss (Cao et al., ICML 2007).
+smooth, and its errors differ from those of the trees, so the average of both chooses better than either. The network
+learns with Adam (Kingma & Ba, 2015) and a listwise loss (Cao et al., ICML 2007).
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float32]
 
 HIDDEN = (320, 320, 128)  #: sizes of the hidden layers
-SHARE = 0.5  #: of the network in the prediction; the other half is that of the trees
-FARTHEST = 6.0  #: standard deviations at which features are clipped: far from its data, a network extrapolates badly
+SHARE = 0.5  #: the weight of the network in the prediction; the rest is the weight of the trees
+FARTHEST = 6.0  #: features are clipped at so many standard deviations: a network extrapolates badly
 CONSTANT = 1e-6  #: a feature with a smaller standard deviation is not scaled
-EPOCHS, BATCH = 20, 64  #: passes over the problems; problems of a step
-ROWS_MOST = 200  #: of a problem in a step, drawn at random
-RATE, WARM_UP, DECAY = 2.5e-3, 0.15, 1e-2  #: largest step size, the part of training that reaches it, weight decay
-MOMENTS, TINY = (0.9, 0.999), 1e-8  #: of Adam
-#: weights of the losses: of the order of a problem's configurations, and of the mean of their times
+EPOCHS, BATCH = 20, 64  #: passes over the problems; problems per step
+ROWS_MOST = 200  #: rows of a problem in a step, drawn at random
+RATE, WARM_UP, DECAY = 2.5e-3, 0.15, 1e-2  #: largest step size, fraction of training that reaches it, weight decay
+MOMENTS, TINY = (0.9, 0.999), 1e-8  #: Adam's decay rates and epsilon
+#: weights of two terms of the loss: the order of a problem's configurations, and the mean of their times
 LISTWISE, LEVEL = 0.1, 0.05
 SHARPNESS = 12.0  #: a configuration's chance to be the best is 2 to the power of 1.44 · SHARPNESS · log2(best / time)
 SEED = 11
@@ -36,8 +36,8 @@ LAYERS_MOST, WIDTH_MOST = 8, 4096
 
 @dataclass(frozen=True)
 class RankingNetwork:
-    """Layers of rectified linear units. ``mean``, ``scale``: of each feature; ``weights``, ``biases``: of each layer;
-    the last layer has one output."""
+    """A perceptron with rectified linear units, whose last layer has one output. ``mean``, ``scale``: by which each
+    feature is normalised; ``weights``, ``biases``: those of each layer."""
 
     mean: Floats
     scale: Floats
@@ -45,16 +45,16 @@ class RankingNetwork:
     biases: tuple[Floats, ...]
 
     def predict(self, x: Floats) -> Floats:
-        """log2 of the time over the baseline, of each row of features."""
+        """log2 of (time / baseline) for each row of features."""
         return _activations(self, self.scaled(x))[-1][:, 0]
 
     def scaled(self, x: Floats) -> Floats:
-        """The features as the first layer reads them."""
+        """The features as the first layer reads them: normalised and clipped."""
         out: Floats = np.clip((x - self.mean) / self.scale, np.float32(-FARTHEST), np.float32(FARTHEST))
         return out
 
     def as_dict(self) -> dict[str, Any]:
-        """Texts that JSON can hold: of each array the little-endian bytes in base64."""
+        """The network as JSON values: each array is the base64 text of its little-endian bytes."""
         return {
             "widths": [len(self.mean), *(len(bias) for bias in self.biases)],
             "mean": _text(self.mean),
@@ -64,7 +64,8 @@ class RankingNetwork:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any], features: int) -> RankingNetwork:
-        """The network that ``as_dict`` wrote. ValueError, TypeError, KeyError: it breaks a rule."""
+        """The network that ``as_dict`` wrote. ``features``: the number of features. ValueError, TypeError, KeyError: a
+        value is missing or invalid."""
         widths = values["widths"]
         if not isinstance(widths, list) or not 2 <= len(widths) <= LAYERS_MOST or widths[0] != features:
             raise ValueError(
@@ -93,13 +94,14 @@ def _array(text: str, shape: tuple[int, ...]) -> Floats:
 
 
 def combined(trees: Floats, network: RankingNetwork | None, x: Floats) -> Floats:
-    """The prediction of a model for rows of features, from that of its trees. ``network``: None: trees only."""
+    """The prediction of a model for rows ``x`` of features, from ``trees``, the prediction of its trees. ``network``:
+    None: the model has only trees."""
     return trees if network is None else np.float32(1 - SHARE) * trees + np.float32(SHARE) * network.predict(x)
 
 
 def train(x: Floats, log_us: Floats, base: Floats, group: NDArray[np.int64]) -> RankingNetwork:
-    """A network that learns ``log_us - base`` from features ``x``. ``base``: log2 of the baseline of each row;
-    ``group``: the number of its problem. The same rows give the same network, but for rounding."""
+    """A network that has learnt ``log_us - base`` from the features ``x``. ``base``: log2 of the baseline of each row;
+    ``group``: the number of the problem of each row. The same rows give the same network up to rounding."""
     deviation = x.std(axis=0)
     mean, scale = x.mean(axis=0), np.where(deviation > CONSTANT, deviation, np.float32(1))
     rng = np.random.default_rng(SEED)
@@ -125,7 +127,7 @@ def train(x: Floats, log_us: Floats, base: Floats, group: NDArray[np.int64]) -> 
 
 
 def _batches(members: Sequence[NDArray[np.intp]], rng: np.random.Generator) -> Iterator[list[NDArray[np.intp]]]:
-    """The rows of the problems of each step."""
+    """For each step of training, the rows of each of its problems."""
     for _ in range(EPOCHS):
         order = rng.permutation(len(members))
         for at in range(0, len(order), BATCH):
@@ -133,17 +135,17 @@ def _batches(members: Sequence[NDArray[np.intp]], rng: np.random.Generator) -> I
 
 
 def loss(predicted: Floats, behind: Floats, starts: NDArray[np.int64]) -> float:
-    """The loss of some problems. ``predicted``, ``behind``: log2 of the time over the best measured one, predicted and
-    measured; ``starts``: the first row of each problem. The mean over the problems of three terms: the weighted
-    variance of the error, the cross entropy of the distributions of the best configuration, the square of the mean
-    error. Fast rows have more weight."""
+    """The loss of some problems. ``predicted``, ``behind``: log2 of (time / best measured time), predicted and
+    measured; ``starts``: the first row of each problem. The loss is the mean over the problems of the sum of three
+    terms: the weighted variance of the error, the cross entropy of the distributions of the best configuration, and the
+    square of the mean error. Fast rows have more weight."""
     weight, _, chance, expected, mean, inside = _parts(predicted, behind, starts)
     each = np.add.reduceat(weight * inside**2 - LISTWISE * expected * np.log(chance), starts) + LEVEL * mean**2
     return float(each.mean())
 
 
 def loss_slope(predicted: Floats, behind: Floats, starts: NDArray[np.int64]) -> Floats:
-    """The derivative of ``loss`` by each of ``predicted``."""
+    """The derivatives of ``loss`` with respect to ``predicted``."""
     weight, number, chance, expected, mean, inside = _parts(predicted, behind, starts)
     slope = 2 * weight * (inside + LEVEL * mean[number]) + LISTWISE * SHARPNESS * (expected - chance)
     return np.asarray(slope / len(starts), np.float32)
@@ -173,8 +175,8 @@ def _activations(network: RankingNetwork, x: Floats) -> list[Floats]:
 
 
 def _gradients(network: RankingNetwork, inputs: list[Floats], slope: Floats) -> list[Floats]:
-    """The gradients by all weights, then by all biases. ``inputs``: those of each layer; ``slope``: that of the loss by
-    the output."""
+    """The gradients of the loss with respect to all weights, then to all biases. ``inputs``: the input of each layer;
+    ``slope``: the derivative of the loss with respect to the output."""
     weights: list[Floats] = []
     biases: list[Floats] = []
     back = slope[:, None]
@@ -186,7 +188,8 @@ def _gradients(network: RankingNetwork, inputs: list[Floats], slope: Floats) -> 
 
 
 class _Adam:
-    """Changes the arrays of a network in place. The step size rises to RATE and falls to zero, along cosines."""
+    """The optimiser Adam, which changes the arrays of a network in place. The step size rises to RATE and falls to
+    zero, along cosines."""
 
     def __init__(self, network: RankingNetwork, steps: int) -> None:
         self.arrays = [*network.weights, *network.biases]

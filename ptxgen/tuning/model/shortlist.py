@@ -1,4 +1,4 @@
-"""Selects the rows of a large space that are scored: the best by the performance model."""
+"""Selects the rows of a large space that the model scores: those that are best by the performance model."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ Rows = NDArray[np.intp]
 
 
 def shortlist(c: Candidates, us: Floats, factor: float, limit: int) -> tuple[Rows, float]:
-    """The rows of ``c`` whose time by the performance model is at most ``factor`` times the least one: the ``limit``
-    best of them, and the factor by which the first row left out is slower than the best (``factor`` if all fit). Each
-    family has at least half of an equal share, because the performance model may be wrong about a family."""
+    """The ``limit`` best rows of ``c`` whose time by the performance model, ``us``, is at most ``factor`` times the
+    least one; and the factor by which the best row that is left out is slower than the best of all (``factor`` if none
+    is). Each family has at least half of an equal share of the rows, because the performance model may be wrong about a
+    family."""
     near = np.flatnonzero(us <= factor * us.min()) if len(us) else np.zeros(0, np.intp)
     if len(near) <= limit:
         return near, factor

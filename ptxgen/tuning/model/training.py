@@ -31,20 +31,20 @@ from ptxgen.tuning.store.measurement import Measurement
 Floats = NDArray[np.float32]
 
 RATE, BINS = 0.13, 256
-TREES, DEPTH, CHILD_WEIGHT = 200, 9, 8.0  #: of a regressor of configurations; the least weight of the rows of a node
-LEVEL_TREES, LEVEL_DEPTH, LEVEL_CHILD_WEIGHT = 60, 6, 1.0  #: of the regressor of a problem's best time
+TREES, DEPTH, CHILD_WEIGHT = 200, 9, 8.0  #: regressor of times: trees, their depth, the least weight of a node
+LEVEL_TREES, LEVEL_DEPTH, LEVEL_CHILD_WEIGHT = 60, 6, 1.0  #: the same for a problem's best time
 ROWS_DRAWN, FEATURES_DRAWN = 0.8, 0.5  #: fractions of rows and features drawn for each tree
 SEED = 7
 THREAD_ROWS = 20_000  #: rows from which two threads train; the same on every machine, as sums depend on it
-#: the ranker: its share of the average, positions of a ranking whose pairs it learns, the least weight of a node; a
-#: configuration's grade is GRADES / (time / best time) ** GRADE_POWER
+#: the ranker: its weight in the average, the number of first positions of a ranking whose pairs it learns, the least
+#: weight of a node. The grade of a configuration is GRADES / (time / best time) ** GRADE_POWER
 RANK_SHARE, RANK_TOP, RANK_CHILD_WEIGHT = 0.25, 8, 1.0
 GRADES, GRADE_POWER = 31, 8.0
-NETWORK_PROBLEMS = 1_000  #: fewer train no network
+NETWORK_PROBLEMS = 1_000  #: with fewer problems no network is trained
 FOLDS = 3
 
-#: baselines of times: none, the least time by the rates of the families (``roofline``), the performance model;
-#: ``average``: the geometric mean of the last two, with the average of two regressors
+#: baselines of times. ``time``: none; ``roofline``: the least time by the rates of the families; ``clock``: the
+#: performance model; ``average``: the geometric mean of the last two; several boosters are then averaged
 TARGETS = ("time", "roofline", "clock", "average")
 
 
@@ -54,7 +54,7 @@ def threads() -> int:
 
 
 def baseline(target: str, p: KernelProblem, c: Columns, d: Device, us: Floats) -> Any:
-    """log2 of the baseline of configurations in microseconds; ``us``: their times by the performance model."""
+    """log2 of the baseline of each configuration in microseconds. ``us``: the times by the performance model."""
     if target == "time":
         return 0 * us
     if target == "average":
@@ -67,7 +67,8 @@ def clock_of(d: Device) -> str:
 
 
 def _calibrated(scores: Floats, behind: Floats, weight: Floats, group: NDArray[np.int64]) -> tuple[float, Floats]:
-    """The pair (the slope of ``behind`` over scores within problems, what remains of each problem in the mean)."""
+    """The fit of ``behind`` by a linear function of ``scores``: its slope, which is common to all problems, and the
+    mean residual of each problem."""
     total = np.bincount(group, weight)
 
     def mean(values: Floats) -> Floats:
@@ -83,7 +84,7 @@ Timed = list[tuple[Config, float]]  #: configurations with microseconds
 
 
 def _by_modelled(problem: Problem, rows: Timed) -> Iterator[tuple[Problem, Timed]]:
-    """The problem with the sorted rows of the families for which the model reads the same problem."""
+    """The rows of a problem, sorted, in one group for each problem that the model reads in its place."""
     p = lower(problem)
     by_problem = registry.by_modelled(p) if p.forms else []
     if len(by_problem) < 2:
@@ -97,7 +98,8 @@ def _by_modelled(problem: Problem, rows: Timed) -> Iterator[tuple[Problem, Timed
 
 @dataclass
 class Usable:
-    """The measurements of a device that can train: configurations and times by problem. ``skipped``: the others."""
+    """The measurements of a device that are usable for training: configurations and times by problem. ``skipped``: the
+    number of other measurements; ``newest``: when the latest usable one was made."""
 
     by_problem: dict[Problem, Timed] = field(default_factory=dict)
     commits: set[str] = field(default_factory=set)
@@ -106,7 +108,8 @@ class Usable:
 
     @classmethod
     def of(cls, measurements: Iterable[Measurement], d: Device) -> Usable:
-        """Reads each measurement once and keeps no other: there may be a million."""
+        """The usable ones of ``measurements``, which may be a million: each is read once, and only its problem,
+        configuration and time are kept."""
         usable = cls()
         for m in measurements:
             e = m.environment
@@ -126,10 +129,12 @@ class Usable:
 
 @dataclass(frozen=True)
 class Training:
-    """Training data, one row per measurement. ``group``: the index of its problem in ``problems``, which has a problem
-    once for each one that the model reads in its place; ``choice``: for each group the first one of the same problem on
-    its device, since a choice is among the rows of all of them; ``families``: number of rows of each family and
-    ``Family.training_class``; ``grouped``: of rows of groups of GEMMs; ``family``: code of the family of each row."""
+    """Training data, one row per measurement. The rows of a problem form one group, or several if the model reads
+    several problems in its place. ``x``: the features; ``log_us``: log2 of the times; ``group``: the group of each row;
+    ``bases``: log2 of the baselines by target; ``problems``: the problem of each group; ``choice``: for each group the
+    first group of the same problem and device: a choice is among the rows of all of them; ``families``: the number of
+    rows of each family and ``Family.training_class``; ``grouped``: the number of rows of groups of GEMMs; ``family``:
+    the code of the family of each row."""
 
     x: Floats
     log_us: Floats
@@ -147,12 +152,12 @@ class Training:
 
     @classmethod
     def gather(cls, measurements: Iterable[Measurement], d: Device, names: tuple[str, ...] = ()) -> Training:
-        """``of`` the usable ones of ``measurements``."""
+        """The training data of the usable ones of ``measurements``."""
         return cls.of(Usable.of(measurements, d), d, names)
 
     @classmethod
     def of(cls, usable: Usable, d: Device, names: tuple[str, ...] = ()) -> Training:
-        """``names``: the features; none: ``features.default_names()``."""
+        """The training data of usable measurements. ``names``: the features; empty: ``features.default_names()``."""
         names = names or default_names()
         by_problem, skipped, grouped = usable.by_problem, usable.skipped, 0
         blocks, times, group = [np.zeros((0, len(names)), np.float32)], [], []
@@ -194,7 +199,7 @@ class Training:
 
     @classmethod
     def joined(cls, parts: Sequence[Training]) -> Training:
-        """The rows of several devices. A problem is another one on each device."""
+        """The rows of several devices together. Equal problems of two devices are different groups."""
         if len(parts) == 1:
             return parts[0]
         starts = np.cumsum([0, *(part.groups for part in parts)])
@@ -230,16 +235,17 @@ class Training:
         return best
 
     def weights(self) -> Floats:
-        """Fast rows count more, by their speed: the search never returns slow ones. A problem of many rows
-        counts more than one of few, by the root of its total, so that no few problems tuned in depth outweigh many.
-        The mean is 1."""
+        """The weight of each row; the mean is 1. Fast rows count more, in proportion to their speed, because the search
+        never returns slow ones. The total of a problem grows with the square root of its rows' weights, so that a few
+        problems with many rows do not outweigh all others."""
         weights: Floats = np.exp2(self.best()[self.group] - self.log_us)
         weights /= np.sqrt(np.bincount(self.group, weights, max(self.groups, 1)))[self.group].astype(np.float32)
         weights /= weights.mean()
         return weights
 
     def train(self, target: str, mask: NDArray[np.bool_]) -> Any:
-        """A booster that predicts log2(time / baseline). ``mask``: the rows to train on, all of a problem or none."""
+        """A booster that predicts log2(time / baseline). ``mask``: the rows to train on; it has all rows of a problem,
+        or none."""
         if target != "average":
             y = (self.log_us - self.bases[target])[mask]
             return self._regressor(self.x[mask], y, self.weights()[mask], TREES, DEPTH, CHILD_WEIGHT)
@@ -268,7 +274,7 @@ class Training:
         return weighted_sum(members, x.shape[1], np.flatnonzero(fixed).tolist())
 
     def train_network(self, target: str, mask: NDArray[np.bool_]) -> RankingNetwork | None:
-        """A network that predicts what the booster of ``train`` predicts; None: there are too few problems."""
+        """A network that predicts the same as the booster of ``train``; None: there are too few problems."""
         if len(np.unique(self.group[mask])) < NETWORK_PROBLEMS:
             return None
         return ranking_network.train(self.x[mask], self.log_us[mask], self.bases[target][mask], self.group[mask])
@@ -278,9 +284,9 @@ class Training:
         return self._grown(x, y, trees, {**own, "max_depth": depth}, weight=weight)
 
     def _ranker(self, x: Floats, behind: Floats, group: NDArray[np.int64]) -> Any:
-        """A booster that predicts a larger score for a faster configuration of a problem; it learns from pairs of
-        configurations; one of each pair is among the first RANK_TOP of its ranking. ``behind``: log2 of the time over
-        the best."""
+        """A booster whose score is larger for faster configurations of a problem. It learns from pairs of
+        configurations, one of which is among the first RANK_TOP of its own ranking. ``behind``: log2 of (time / best
+        time)."""
         own = {
             "objective": "rank:pairwise",
             "lambdarank_pair_method": "topk",
@@ -307,7 +313,8 @@ class Training:
         return library.train({**options, **own}, data, trees)
 
     def validate(self, target: str) -> tuple[float, float]:
-        """The pair (error without the mean of each problem, error), weighted, by cross-validation in FOLDS folds."""
+        """Two errors by cross-validation in FOLDS folds: the weighted root mean square of log2(predicted / measured)
+        without the mean error of each problem, and with it."""
         fold, error = self.folds(FOLDS), np.zeros_like(self.log_us)
         for held_out in np.unique(fold):
             out = fold[self.group] == held_out

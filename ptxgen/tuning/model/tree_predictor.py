@@ -1,7 +1,7 @@
-"""Predictions of boosted trees by XGBoost's C library, which its Python package contains.
+"""Predicts with boosted trees by XGBoost's C library, which its Python package contains.
 
-The package itself imports SciPy, and scikit-learn where it is installed: 0.3 to 3 s of CPU time, for which the first
-choice of a process would wait. Training imports it.
+Only training imports the Python package: with SciPy, and scikit-learn where it is installed, the import takes 0.3 to 3
+s of CPU time, for which the first choice of a process would wait.
 """
 
 from __future__ import annotations
@@ -53,16 +53,16 @@ def library() -> ctypes.CDLL:
 
 
 def _call(name: str, *arguments: Any) -> None:
-    """Calls a function of the library. ValueError: it failed."""
+    """Calls a function of the library. ValueError: the function failed."""
     if getattr(library(), name)(*arguments):
         raise ValueError(f"{name}: {library().XGBGetLastError().decode(errors='replace').splitlines()[0]}")
 
 
 class TreePredictor:
-    """Boosted trees: of the methods of ``xgboost.Booster`` those that predict and save, with the same names."""
+    """Boosted trees with those methods of ``xgboost.Booster`` that predict and save."""
 
     def __init__(self, content: bytes) -> None:
-        """``content``: a model of XGBoost in UBJSON, which the library trusts. ValueError: it is none."""
+        """``content``: a model of XGBoost in UBJSON, from a trusted source. ValueError: the library rejects it."""
         self._handle = ctypes.c_void_p()
         _call("XGBoosterCreate", None, ctypes.c_uint64(0), ctypes.byref(self._handle))
         weakref.finalize(self, library().XGBoosterFree, self._handle)
@@ -71,7 +71,7 @@ class TreePredictor:
     def inplace_predict(
         self, data: NDArray[np.float32], *, iteration_range: tuple[int, int] = (0, 0)
     ) -> NDArray[np.float32]:
-        """The prediction of each row by the trees of ``iteration_range``; (0, 0): by all."""
+        """The prediction for each row of ``data`` by the trees of ``iteration_range``; (0, 0): by all trees."""
         data = np.ascontiguousarray(data, np.float32)
         first, end = iteration_range
         options = {"type": 0, "training": False, "iteration_begin": first, "iteration_end": end, "cache_id": 0}

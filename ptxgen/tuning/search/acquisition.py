@@ -1,9 +1,9 @@
 """Chooses the configurations to time next, as in Bayesian optimisation.
 
-The error of the model, the logarithm of measured over predicted time, is a Gaussian process over configurations: errors
-of similar configurations are correlated. A measurement therefore corrects the predictions of similar configurations,
-and makes them less uncertain. The next configuration is the one with the least lower confidence bound of its time:
-fast by prediction, or uncertain because nothing like it was timed.
+The error of the model, log(measured / predicted time), is treated as a Gaussian process over configurations: errors of
+similar configurations are correlated. A measurement therefore corrects the predictions of similar configurations, and
+makes them less uncertain. The next configuration is the one with the least lower confidence bound of its time: fast by
+prediction, or uncertain because nothing like it was timed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ BATCH = 4  #: configurations that are timed together; their times decide on the 
 DEVIATION = 0.15  #: prior standard deviation of the error
 NOISE = 0.1  #: variance of the timing noise, divided by the prior variance of the error
 LENGTH = 8.0  #: the number of different axes at which the correlation of two errors is 1/e
-FAMILY_AXES = 4  #: the number of axes as which a different family counts, besides those that only one family has
+FAMILY_AXES = 4  #: a different family counts as so many different axes, besides the axes that only one family has
 
 Floats = NDArray[np.float64]
 
@@ -35,7 +35,7 @@ def explore(
     """Times ``present`` and the most promising of ``pool``, ``TIMED`` in all, and returns their microseconds.
 
     ``pool``: configurations with their predicted microseconds. ``measure``: times configurations, and returns the
-    microseconds of each; NaN: it failed.
+    microseconds of each; NaN: the configuration failed.
     """
     measured: dict[Config, float] = {}
     configs = list(dict.fromkeys([*present, *pool]))
@@ -54,7 +54,7 @@ def next_to_time(
     """Up to ``count`` of ``configs`` that are not in ``measured``, most promising first.
 
     ``predicted``: microseconds of each configuration; NaN (unknown) counts as the least. ``measured``: microseconds of
-    configurations that were timed; NaN: it failed.
+    configurations that were timed; NaN: the configuration failed.
     """
     times = np.asarray(predicted, float)
     least = np.nanmin(times) if np.isfinite(times).any() else 1.0
@@ -88,12 +88,12 @@ def _correlation(configs: Sequence[Config]) -> Floats:
 
 
 def _noisy(correlation: Floats, rows: list[int]) -> Floats:
-    """The covariance of the measurements of ``rows``, over the prior variance."""
+    """The covariance of the measurements of ``rows``, divided by the prior variance."""
     return correlation[np.ix_(rows, rows)] + NOISE * np.eye(len(rows))
 
 
 def _variance(correlation: Floats, rows: list[int]) -> Floats:
-    """The variance of each error after measurements of ``rows``, over the prior variance."""
+    """The variance of each error after measurements of ``rows``, divided by the prior variance."""
     if not rows:
         return np.ones(len(correlation))
     explained = correlation[:, rows] * np.linalg.solve(_noisy(correlation, rows), correlation[rows, :]).T

@@ -1,4 +1,4 @@
-"""Tuning at the first use of a problem: times a few configurations in a measuring process, and stores the winner."""
+"""Tunes a problem at its first use: times a few configurations in a measuring process, and stores the winner."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from ptxgen.tuning.selection import select
 from ptxgen.tuning.store.database import Database
 from ptxgen.tuning.store.measurement import Measurement
 
-IDLE_SECONDS = 30.0  #: after which the measuring process ends, and frees its device memory
+IDLE_SECONDS = 30.0  #: seconds after which the idle measuring process ends, and frees its device memory
 
 
 class FirstUse:
-    """Times configurations on the driver called ``driver``; stores results in the database at ``path``. Any thread may
-    call."""
+    """Times configurations on the driver named ``driver``, and stores the results in the database at ``path``. Its
+    methods may be called from any thread."""
 
     def __init__(self, driver: str, path: Path) -> None:
         self.path, self.worker = path, Worker(driver)
@@ -40,8 +40,9 @@ class FirstUse:
         self._timer: threading.Timer | None = None
 
     def choose(self, problem: Problem, device: Device) -> Measurement | None:
-        """The winner among the present choice and some of the ``POOL`` configurations that ``select`` answers; it is
-        stored. None: none succeeded. LaunchError, DatabaseError: the device or the database cannot be used."""
+        """Times the present choice and some of the ``POOL`` configurations that ``select`` answers; stores and returns
+        the winner. None: no configuration succeeded. LaunchError, DatabaseError: the device or the database cannot be
+        used."""
         with self._lock:
             if self._timer is not None:
                 self._timer.cancel()
@@ -87,7 +88,8 @@ class FirstUse:
     def _measured(
         self, problem: Problem, configs: list[Config], device: Device, database: Database
     ) -> list[Measurement]:
-        """Assembles the configurations in parallel, then times and stores one after another."""
+        """Assembles the kernels in parallel, then times the configurations one after another and stores the
+        measurements."""
         if device.name != "emulated" and find_ptxas() is not None:
             with ThreadPoolExecutor(os.cpu_count() or 1) as threads:
                 list(threads.map(lambda config: _assemble(problem, config, device), configs))
@@ -103,7 +105,8 @@ class FirstUse:
 
 
 def _assemble(problem: Problem, config: Config, device: Device) -> None:
-    """Assembles into the disk cache, for the measuring process, where an error occurs again."""
+    """Assembles a kernel into the disk cache, from which the measuring process takes it. An error is ignored here: it
+    occurs again in that process."""
     with suppress(AssembleError):
         assemble(render(plan_for(problem, config, device)))
 

@@ -1,4 +1,5 @@
-"""The expected gain of further measurements of a problem, by which tuning chooses the next problem and ends."""
+"""The expected gain of further measurements of a problem, by which tuning chooses the next problem, and decides when to
+end."""
 
 from __future__ import annotations
 
@@ -11,11 +12,12 @@ from ptxgen.problem.registry import Problem
 from ptxgen.tuning.store.measurement import Measurement
 
 MIN_GAIN = 0.01  #: a problem is not measured further if the predicted gain is less
-FASTEST = 5  #: number of measured times from which the spread of fast ones is estimated
+FASTEST = 5  #: so many of the least times serve to estimate the spread of fast times
 
 
 def expected_gain(measured: Sequence[float], count: int, shift: float = 0.0) -> float:
-    """The fraction of the best of ``measured`` microseconds that ``count`` more candidates are expected to save.
+    """The fraction of the best time that measurements of ``count`` more candidates are expected to save. ``measured``:
+    the times so far in microseconds.
 
     Near the best, logarithms of times have an exponential tail: with scale s, the differences between successive order
     statistics have the means s, s/2, s/3, …. Of m + n candidates in random order, the best is one of the last n with
@@ -34,8 +36,8 @@ def expected_gain(measured: Sequence[float], count: int, shift: float = 0.0) -> 
 
 @dataclass
 class GainHistory:
-    """The mean gain of the first measurements of a phase of this run, where no model predicts it. ``prior``: the gain
-    assumed at first, which counts as two observations."""
+    """The mean observed gain of a phase of tuning, which serves as a prediction where no model gives one. ``prior``:
+    the gain assumed at first, which counts as two observations; ``seen``: the observed gains."""
 
     prior: float
     seen: list[float] = field(default_factory=list)
@@ -48,9 +50,9 @@ class GainHistory:
 @dataclass
 class ProblemQueue:
     """The configurations still to be measured for one problem. ``weight``: how often the problem occurs; ``ranked``:
-    candidates with predicted microseconds, best first, None until the model has ranked them; ``next``:
-    the first that was not measured; ``rounds``: completed refinement rounds, ``last_gain``: the gain of the last;
-    ``open``: False when the problem is finished."""
+    candidates with predicted microseconds, the best first, None until the model has ranked them; ``next``: the index of
+    the first candidate that was not measured; ``rounds``: the number of completed refinement rounds; ``last_gain``: the
+    gain of the last round; ``open``: False when the problem is finished."""
 
     problem: Problem
     weight: float = 1.0
@@ -63,11 +65,11 @@ class ProblemQueue:
     open: bool = True
 
     def batch(self, size: int) -> list[tuple[Config, float]]:
-        """The next candidates."""
+        """The next ``size`` candidates with their predicted microseconds."""
         return (self.ranked or [])[self.next : self.next + size]
 
     def batch_gain(self, size: int) -> float:
-        """The expected gain of the next candidates."""
+        """The expected gain of measuring the next ``size`` candidates."""
         good = [(us, m.us) for us, m in self.measured if m.outcome == "ok"]
         following = [us for _, us in self.batch(size)]
         known = [us for us, _ in good]

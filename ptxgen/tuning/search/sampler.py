@@ -1,8 +1,8 @@
-"""Section 4.1: draws legal configurations, each axis an independent categorical variable.
+"""Draws legal configurations (section 4.1 of the paper): each axis is an independent categorical variable.
 
-Uniform draws over the product of all axes are rarely legal. A short phase of them estimates how often each value is
-part of a legal configuration; counts start at ALPHA, so that every value stays possible (a Dirichlet prior). The family
-is an axis too; each family has axes of its own.
+Uniform draws from the product of all axes are rarely legal. A short phase of uniform draws estimates how often each
+value is part of a legal configuration; counts start at ALPHA, so that every value stays possible (a Dirichlet prior).
+The family is an axis, too, and each family has axes of its own.
 """
 
 from __future__ import annotations
@@ -22,25 +22,26 @@ from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
 
 ALPHA = 100  #: initial count of every value
-WANTED = 2000  #: legal draws of a family that end its uniform phase
-LIMIT = 4_000_000  #: limit of the draws of that phase, and of ``sample``
+WANTED = 2000  #: the uniform phase of a family ends after so many legal draws
+LIMIT = 4_000_000  #: the most draws of a uniform phase, and of ``sample``
 BATCH = 1 << 15
 
 
 @dataclass(frozen=True)
 class Variable:
-    """The values of an axis, or of several together, one per row, and their probabilities."""
+    """A categorical variable. ``values``: one row for each value of an axis, or of several axes together; ``chances``:
+    the probability of each row."""
 
     values: NDArray[np.int64]
     chances: NDArray[np.float64]
 
     @classmethod
     def flat(cls, values: Sequence[tuple[int, ...]]) -> Variable:
-        """A uniform distribution."""
+        """A variable with equal probabilities."""
         return cls(np.array(values, np.int64), np.full(len(values), 1 / len(values)))
 
     def draw(self, rng: np.random.Generator, size: int) -> NDArray[np.int64]:
-        """``size`` random rows."""
+        """``size`` random indices of rows."""
         if (self.chances == self.chances[0]).all():
             return rng.integers(len(self.values), size=size)
         return rng.choice(len(self.values), size, p=self.chances)
@@ -51,13 +52,13 @@ class Variable:
         return np.asarray((drawn[:, None, :] == self.values).all(axis=2).sum(axis=0), np.int64)
 
 
-#: axes of a variable -> variable; most have one axis
+#: names of axes -> their variable; most variables have one axis
 Variables = Mapping[tuple[str, ...], Variable]
 
 
 @dataclass
 class Tally:
-    """Counts of the draws of one family and of the legal ones."""
+    """The number of draws of a family, and the number of legal ones among them."""
 
     draws: int = 0
     accepted: int = 0
@@ -69,10 +70,11 @@ class Tally:
 
 @dataclass(frozen=True)
 class Categorical:
-    """Independent axes with the given probabilities of their values, for one problem on one device.
+    """A sampler of legal configurations for one problem on one device: axes are independent, with given probabilities
+    of their values.
 
-    ``family``: the probability of each family that computes the problem, by code; ``variables``: of each family;
-    ``learnt``: the counts of each family's uniform phase.
+    ``family``: the probability of each family that computes the problem, by code; ``variables``: the variables of each
+    family, by code; ``learnt``: the counts of the uniform phase of each family.
     """
 
     problem: KernelProblem
@@ -83,7 +85,7 @@ class Categorical:
 
     @classmethod
     def uniform(cls, problem: KernelProblem, device: Device) -> Categorical:
-        """Uniform distributions of all axes."""
+        """The sampler with uniform distributions of all axes."""
         able = families(problem, device)
         flat: dict[int, Variables] = {
             f.code: {(n,): Variable.flat([(v,) for v in values]) for n, values in f.axes.items()} for f in able
@@ -94,7 +96,8 @@ class Categorical:
     def learn(
         cls, problem: KernelProblem, device: Device, seed: int = 0, wanted: int = WANTED, limit: int = LIMIT
     ) -> Categorical:
-        """Estimates probabilities from uniform draws of each family: until ``wanted`` are legal, at most ``limit``."""
+        """The sampler with probabilities estimated from uniform draws: for each family until ``wanted`` draws are
+        legal, at most ``limit`` draws."""
         variables, tallies = {}, {}
         for f in families(problem, device):
             flat = {names: Variable.flat(values) for names, values in f.variables(f.form(problem)).items()}
@@ -123,7 +126,7 @@ class Categorical:
         return sum(t.accepted for t in self.learnt.values())
 
     def only(self, code: int) -> Categorical:
-        """The same for one family."""
+        """The same sampler for one family."""
         return replace(self, family={code: 1.0})
 
     def of(self, problem: KernelProblem) -> Categorical:
@@ -131,7 +134,7 @@ class Categorical:
         return replace(self, problem=problem)
 
     def _batches(self, rng: np.random.Generator, limit: int) -> Iterator[tuple[int, Columns]]:
-        """Pairs (number of draws, the legal ones) of batches, until ``limit`` draws were made."""
+        """For each batch, the number of draws and the legal ones among them, until ``limit`` draws are made."""
         for start in range(0, limit, BATCH):
             size = min(BATCH, limit - start)
             batches = [c.take(legal(self.problem, c, self.device)) for c in self._drawn(rng, size)]
@@ -139,7 +142,7 @@ class Categorical:
             yield size, together if len(batches) == 1 else together.take(rng.permutation(len(together)))
 
     def _drawn(self, rng: np.random.Generator, size: int) -> list[Columns]:
-        """``size`` draws, family by family."""
+        """``size`` random configurations, legal or not, in one table per family."""
         codes = list(self.family)
         sizes = [size] if len(codes) == 1 else rng.multinomial(size, list(self.family.values())).tolist()
         return [self._of_family(rng, code, n) for code, n in zip(codes, sizes, strict=True)]
@@ -152,7 +155,7 @@ class Categorical:
         return Columns(values, size).replace(family=code)
 
     def sample(self, n: int, rng: np.random.Generator, limit: int = LIMIT) -> Columns:
-        """``n`` legal configurations. ConfigError: ``limit`` draws had fewer."""
+        """``n`` random legal configurations. ConfigError: fewer were among ``limit`` draws."""
         batches, have, draws = [Columns({}, 0)], 0, 0
         for size, part in self._batches(rng, limit if n else 0):
             batches, have, draws = [*batches, part], have + len(part), draws + size
@@ -181,7 +184,7 @@ class Categorical:
 
 def table(problem: KernelProblem, device: Device, n: int = 200_000, seed: int = 0) -> list[dict[str, Any]]:
     """Table 1 of the paper for one problem: the legal fraction of ``n`` draws of the learnt and of a uniform sampler,
-    in total and by family. The draws of the uniform phase are counted separately."""
+    in total and by family. The draws of the uniform phase are listed separately."""
     learnt = Categorical.learn(problem, device, seed)
     rows: list[dict[str, Any]] = []
     for name, sampler in (("categorical", learnt), ("uniform", Categorical.uniform(problem, device))):
@@ -207,8 +210,9 @@ def table(problem: KernelProblem, device: Device, n: int = 200_000, seed: int = 
 def samples_per_family(
     us: NDArray[np.float32], family: NDArray[np.int64], n: int, power: float = 3.0
 ) -> dict[int, int]:
-    """The number of ``n`` samples that each family gets, by code: in proportion to (its best time)^-power; a family
-    within a factor of 3 of the best gets at least one in twenty."""
+    """The division of ``n`` samples among families, by code: a share is in proportion to (best time of the
+    family)^-power. A family whose best time is within a factor of 3 of the best of all has at least 1/20 of the weight
+    of the best family."""
     best = {int(code): float(us[family == code].min()) for code in np.unique(family)}
     if not best:
         return {}
@@ -223,9 +227,10 @@ def samples_per_family(
 def weighted_by_speed(
     us: NDArray[np.float32], n: int, rng: np.random.Generator, power: float = 3.0
 ) -> NDArray[np.intp]:
-    """Indices of ``n`` distinct rows, drawn with probabilities in proportion to us^-power: mostly near the best.
+    """The indices of ``n`` distinct random rows, drawn with probabilities in proportion to us^-power, so that most are
+    near the best.
 
-    For training data: nearly all uniform draws of a large space are slow.
+    Training data are drawn so, because nearly all uniform draws from a large space are slow.
     """
     weight = -power * np.log(np.maximum(us.astype(np.float64), 1e-9))
     keys = weight + rng.gumbel(size=len(us))  # the largest of these are a draw without replacement

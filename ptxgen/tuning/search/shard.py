@@ -12,14 +12,14 @@ from ptxgen.problem.registry import Problem
 
 @dataclass(frozen=True)
 class Shard:
-    """Part ``index`` (from 1) of ``count``."""
+    """Part number ``index``, from 1, of a list of problems divided into ``count`` parts."""
 
     index: int = 1
     count: int = 1
 
     @classmethod
     def parse(cls, text: str) -> Shard:
-        """The shard of ``text``, as 2/8. InputError: it is none."""
+        """The shard written as ``text``, for example 2/8. InputError: the text has another form."""
         match = re.fullmatch(r"([0-9]{1,6})/([0-9]{1,6})", text.strip())
         index, count = (int(x) for x in match.groups()) if match else (0, 0)
         if not 1 <= index <= count:
@@ -27,8 +27,8 @@ class Shard:
         return cls(index, count)
 
     def contains(self, problem: Problem) -> bool:
-        """True if the problem belongs to this shard: its key alone decides, on every machine and in every version of
-        Python."""
+        """True if the problem belongs to this shard. Only the key of the problem decides, alike on every machine and in
+        every version of Python."""
         number = int.from_bytes(hashlib.sha256(problem.key().encode()).digest()[:8], "big")
         return number % self.count == self.index - 1
 

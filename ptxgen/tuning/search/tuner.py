@@ -1,5 +1,5 @@
-"""Finds the fastest configuration of each problem: measure the present choice, sample, train the model, search, refine,
-compare the best with the present choice, store."""
+"""Finds the fastest configuration of each problem in phases: measure the present choice, sample, train the model,
+search, refine, compare the best with the present choice, store the winner."""
 
 from __future__ import annotations
 
@@ -45,26 +45,27 @@ from ptxgen.tuning.store.measurement import ENERGY, Measurement, VendorMeasureme
 from ptxgen.tuning.store.seeds import seeds as shipped_seeds
 from ptxgen.tuning.store.tuning_files import measurement_files, read_all
 
-#: measurements of a model that replaces another, as a share of those of the other one, if those are not installed
+#: the present model is replaced only if the new one has at least this fraction of its measurements, unless the
+#: measurements of the present model are installed
 LEAST_OF_ROWS = 0.5
-FAMILY_RATIO = 1.5  #: a family's fastest configuration is refined if its time is within this factor of the fastest
-MAX_SIMILAR = 8  #: similar problems whose fastest configuration is measured
-#: new measurements after which the model is trained again: at least so many, and at least this fraction of all
+FAMILY_RATIO = 1.5  #: a family's fastest configuration is refined if its time is within this factor of the best
+MAX_SIMILAR = 8  #: similar problems whose fastest configurations are measured
+#: the model is trained again after at least so many new measurements, which are at least this fraction of all
 RETRAIN_AFTER, RETRAIN_FRACTION = 200, 0.02
-#: the model is trained only if at least this time is left: so many seconds, and so many per measurement
+#: the model is trained only if enough time is left: so many seconds, plus so many per measurement
 TRAIN_SECONDS, TRAIN_SECONDS_PER_ROW = 60.0, 1e-3
 MAX_PREVIOUS = 16  #: fastest configurations of earlier kernel versions that are measured again
-POLL_SECONDS = 0.1  #: between checks whether another tuner has finished a configuration
+POLL_SECONDS = 0.1  #: seconds between checks whether another tuner has finished a configuration
 DRAWS = 1_000_000  #: limit of draws from the generative model for one problem
 
 
 BATCH = 20  #: candidates of the model's ranking that are measured before the gain of the next ones is predicted again
 SWITCH_RATIO = 1.5  #: another problem is continued only if its expected gain is this factor above the present one's
 FIRST_GAIN, REFINE_GAIN = 0.14, 0.05  #: gains assumed of the first batch, and of the first refinement round
-PAIRED_ROUNDS, PROVISIONAL_ROUNDS = 8, 3  #: rounds of a paired comparison: the final one, that of a provisional winner
-MARGIN = 0.005  #: the least gain for which another configuration replaces the present choice
-FAR = 1.25  #: a present choice slower than the best by more is not timed again
-NEAR_BEST = 1.05  #: finalists slower than the best by more are not compared with it again
+PAIRED_ROUNDS, PROVISIONAL_ROUNDS = 8, 3  #: rounds of the final paired comparison, and of that for a provisional winner
+MARGIN = 0.005  #: the least relative gain for which another configuration replaces the present choice
+FAR = 1.25  #: a present choice that is slower than the best by more than this factor is not timed again
+NEAR_BEST = 1.05  #: finalists slower than the best by more than this factor are not compared again
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ class Budget:
     """The most measurements per problem: ``samples`` random configurations, the ``search`` best of the model's
     ranking, then ``refine_rounds`` rounds of at most ``refine`` neighbours of the ``keep`` fastest; the ``final``
     fastest are timed again with the final policy. ``efficient``: the most configurations whose energy is observed if
-    that is the objective. ``seconds``: time limit of the whole run."""
+    the objective is energy. ``seconds``: the time limit of the whole run."""
 
     samples: int = 60
     search: int = 100
@@ -84,15 +85,16 @@ class Budget:
     seconds: float = math.inf
 
 
-#: fractions of the time limit after which no sample, and no other configuration, is measured; the rest is for the final
-#: comparisons
+#: fractions of the time limit: no sample is measured after the first, no configuration after the second; the rest is
+#: for the final comparisons
 SAMPLE_END, SEARCH_END = 0.4, 0.9
 
 
 @dataclass
 class Tuned:
-    """The result of tuning one problem. ``winner``: by the objective, None if no kernel succeeded; ``failures``: counts
-    of outcomes other than ok; ``vendor``: of the vendor's library, None: it was not timed."""
+    """The result of tuning one problem. ``winner``: the measurement that is best by the objective, None if no kernel
+    succeeded; ``measured``: the number of measurements; ``failures``: counts of outcomes other than ok; ``vendor``: the
+    measurement of the vendor's library, None if the library was not timed."""
 
     problem: Problem
     winner: Measurement | None = None
@@ -102,8 +104,8 @@ class Tuned:
 
 
 class Session:
-    """One tuning run on one device: the worker that measures, threads that assemble ahead of it, the database, the
-    model."""
+    """One tuning run on one device, with the worker that measures, the threads that assemble kernels ahead, the
+    database and the model."""
 
     def __init__(
         self,
@@ -156,16 +158,17 @@ class Session:
     # ---- measuring
 
     def _assemble(self, problem: Problem, config: Config) -> None:
-        """Assembles into the disk cache, for the worker. Errors are ignored here: they occur again in the worker."""
+        """Assembles a kernel into the disk cache, from which the worker takes it. Errors are ignored here: they occur
+        again in the worker."""
         with suppress(AssembleError):
             assemble(render(plan_for(problem, config, self.device)))
 
     def measure(
         self, problem: Problem, configs: Iterable[Config], purpose: str, *, wait: bool = True
     ) -> list[Measurement]:
-        """Measures the configurations that the database does not hold; returns the rows of all of ``configs``. The
-        fastest becomes the provisional winner. ``wait``: for those that another tuner is measuring; else they are
-        omitted. After the deadline, or a signal, the others are omitted."""
+        """Measures the configurations that the database does not have; returns the measurements of all ``configs``. The
+        fastest becomes the provisional winner. ``wait``: True: waits for configurations that another tuner is
+        measuring; False: omits them. After the deadline or a signal, the remaining configurations are omitted."""
         chosen = list(dict.fromkeys(configs))
         self.results.setdefault(problem, Tuned(problem))
         waiting: dict[Config, Future[None]] = {}
@@ -244,8 +247,8 @@ class Session:
         self.database.set_winner(m, over=is_replaced)
 
     def _is_faster(self, m: Measurement, held: Measurement) -> bool:
-        """True if a configuration is faster than the one that holds the first place: on hardware, by a paired
-        comparison."""
+        """True if the configuration of ``m`` is faster than that of ``held``, the provisional winner; on hardware a
+        paired comparison decides."""
         if m.us >= held.us or self.clock == "model":  # the model has no noise
             return m.us < held.us
         samples = self.worker.compare(m.problem, [held.config, m.config], PAIRED_TIMING, PROVISIONAL_ROUNDS)
@@ -260,13 +263,13 @@ class Session:
         self.newest = newest
 
     def _stored(self, problem: Problem, config: Config) -> Measurement | None:
-        """The stored measurement of a configuration; None if its kernel has changed or the measurement was
+        """The stored measurement of a configuration; None if there is none, its kernel has changed, or it is
         inconclusive."""
         stored = self.known.get((problem.key(), config_text(config)))
         return stored if stored is not None and not stored.inconclusive and self._current(stored) else None
 
     def _current(self, m: Measurement) -> bool:
-        """True if a measurement is of the kernel that this version generates. A failure without a digest counts as
+        """True if the measured kernel is the one that this version generates. A failure without a digest counts as
         current."""
         if not m.digest:
             return True
@@ -289,7 +292,7 @@ class Session:
     # ---- phases
 
     def begin(self, queues: Sequence[ProblemQueue]) -> None:
-        """Measures the first seed and the answer of ``select`` for each problem, which then has a winner."""
+        """Measures, for each problem, the first seed and the answer of ``select``, so that the problem has a winner."""
         self.until = self.deadline.time_of(1.0)
         for queue in sorted(queues, key=lambda queue: -queue.weight):
             if self.deadline.passed:
@@ -306,9 +309,10 @@ class Session:
                 self._promote(m)
 
     def sample(self, queues: Sequence[ProblemQueue]) -> None:
-        """Measures the training data: legal configurations of every problem. Each family gets a number by its
-        predicted speed; half are drawn from the generative model (section 4.1 of the paper), half from the legal
-        space, weighted by the performance model. With a time limit, and a trained model, nothing is sampled."""
+        """Measures legal configurations of every problem as training data. The number of each family depends on its
+        predicted speed; half of them are drawn from the generative model (section 4.1 of the paper), half from the
+        legal space, weighted by the performance model. If there is a time limit and a trained model, nothing is
+        sampled."""
         if self.model.trained and self.deadline.seconds < math.inf:
             return  # the configurations at the top of the model's ranking have a larger expected gain
         n = self.budget.samples
@@ -331,8 +335,8 @@ class Session:
             self.measure(problem, [*self.incumbents.get(problem, ()), *configs], "sample")
 
     def _draw(self, problem: Problem, code: int, n: int) -> list[Config]:
-        """``n`` configurations of a family from the generative model, which similar problems share; none if it finds
-        too few."""
+        """``n`` configurations of a family, drawn from the generative model, which similar problems share; empty if it
+        finds fewer than ``n`` legal ones."""
         if not n:
             return []
         p = lower(problem)
@@ -345,9 +349,10 @@ class Session:
         return []
 
     def fit(self) -> None:
-        """Trains the model on the measurements of this device, those of this run and those shipped, if enough are new,
-        time is left and the search uses the model; and if those of the present model are installed, or fewer. If they
-        are few, those of the device whose model is used are added, scaled."""
+        """Trains the model on the measurements of this device, in the database and shipped. It does so only if the
+        search uses the model, enough measurements are new, enough time is left, and the measurements of the present
+        model are installed or not many more. If this device has few measurements, those of the device whose model is
+        used are added, with scaled times."""
         if self.deadline.signal or not self.budget.search:
             return
         facts = self.model.facts
@@ -375,8 +380,9 @@ class Session:
         self.model.save(model_folder(self.database, self.device.name))
 
     def pursue(self, queues: Sequence[ProblemQueue]) -> None:
-        """Measures the problem whose next configurations have the largest expected saving (weight × time × gain), until
-        each problem's predicted gain is small or its budget is spent. Then its winner is decided."""
+        """Repeatedly measures the next configurations of the problem for which they have the largest expected saving
+        (weight × time × gain). When the predicted gain of a problem is small, or its budget is spent, its winner is
+        decided."""
         budget = self.budget
         self.progress.phase("search", (budget.search + budget.refine * budget.refine_rounds) * len(queues))
         self.until = self.deadline.time_of(SEARCH_END)
@@ -445,8 +451,9 @@ class Session:
         return held.us if held is not None else math.inf
 
     def rank(self, problem: Problem, seeds: Iterable[Config] = ()) -> list[tuple[Config, float]]:
-        """``seeds``, the model's best configurations of the whole legal space (section 6 of the paper), and those that
-        were fast before or for similar problems, with predicted microseconds."""
+        """The configurations to measure, with predicted microseconds: the legal ``seeds``, the model's first choice,
+        configurations that were fast before or for similar problems, then the model's other choices (section 6 of the
+        paper)."""
         thorough = self.deadline.seconds == math.inf  # seconds, to score all of the space
         ranking = self.model.search(problem, self.device, max(self.budget.search, 1), exhaustive=thorough)
         ranked = dict(ranking.best)
@@ -459,7 +466,7 @@ class Session:
         return [(config, ranked[config]) for config in order]
 
     def _previously_fast(self, problem: Problem) -> list[Config]:
-        """The fastest stored configurations, also those of kernels that have changed since: they are good
+        """The fastest stored configurations. Those whose kernels have changed since are included, because they are good
         candidates."""
         rows = (m for m in self.known.values() if m.problem == problem and m.outcome == "ok")
         return self._legal(problem, (m.config for m in sorted(rows, key=lambda m: m.us)[:MAX_PREVIOUS]))
@@ -482,7 +489,7 @@ class Session:
         return list(dict.fromkeys(legal))
 
     def _refine_round(self, problem: Problem) -> None:
-        """Measures neighbours of the fastest few, on every axis."""
+        """Measures neighbours, along every axis, of the configurations of ``_refine_starts``."""
         best = self._refine_starts(problem)
         near: list[Config] = []
         for m in best:
@@ -492,8 +499,8 @@ class Session:
         self.measure(problem, near, "refine")
 
     def _refine_starts(self, problem: Problem) -> list[Measurement]:
-        """The fastest few, and the fastest of each family within ``FAMILY_RATIO``, so that one poorly compiled
-        kernel does not exclude its family."""
+        """The ``keep`` fastest measurements, and the fastest one of each family within a factor of ``FAMILY_RATIO``, so
+        that one poorly compiled kernel does not exclude its family."""
         best = self.fastest(problem, self.budget.keep)
         for family in FAMILIES if best else ():
             mine = self.fastest(problem, 1, family)
@@ -501,7 +508,7 @@ class Session:
         return best
 
     def finish(self, problem: Problem) -> Tuned:
-        """Times the fastest few again with the final policy, compares all of C, compares the best with the present
+        """Times the fastest few again with the final policy and a full check of C, compares the best with the present
         choice alternately, and stores the winner."""
         tuned = self.results.setdefault(problem, Tuned(problem))
         stored = self.database.best(problem, self.device.name, self.clock)
@@ -537,8 +544,8 @@ class Session:
         return tuned
 
     def _observe(self, problem: Problem, winner: Measurement) -> Measurement:
-        """Observes the energy of the winner by time and of the fastest few, and stores it beside their times. Returns
-        the measurement of the winner, by the objective."""
+        """Observes the energy of ``winner``, the fastest configuration, and of the next fastest ones, and stores it
+        with their times. Returns the measurement of the winner by the objective."""
         most = self.budget.efficient if self.objective == "energy" else self.budget.final
         configs = dict.fromkeys([winner.config, *(m.config for m in self.fastest(problem, most))])
         rows: list[Measurement] = []
@@ -553,16 +560,16 @@ class Session:
         return min(known.values(), key=lambda pair: pair[0], default=(0.0, winner))[1]
 
     def _is_far(self, problem: Problem, config: Config) -> bool:
-        """True if a configuration was measured, and cannot be the fastest."""
+        """True if a configuration was measured and is slower than the best by more than a factor of FAR."""
         m = self._stored(problem, config)
         return m is not None and m.us > FAR * self._held_us(problem)
 
     def _compare(
         self, problem: Problem, rows: Sequence[Measurement], replaced: Sequence[Config]
     ) -> tuple[list[Measurement], VendorMeasurement | None]:
-        """``rows``: those near the best and the present choices, with samples taken alternately; without slower ones.
-        And the measurement of the vendor's library, with samples of the same rounds. The model's clock has no noise:
-        nothing is timed again."""
+        """Times again, alternately, those of ``rows`` that are near the best or present choices, and returns them with
+        the new samples, and the measurement of the vendor's library with samples of the same rounds. With the clock
+        ``model``, which has no noise, nothing is timed again."""
         best = min((m.us for m in rows if m.outcome == "ok"), default=math.inf)
         some = [m for m in rows if m.outcome == "ok" and (m.us <= NEAR_BEST * best or m.config in replaced)]
         configs, theirs = [m.config for m in some], None
@@ -579,13 +586,13 @@ class Session:
 
 
 def paired_ratio(mine: Sequence[float], theirs: Sequence[float]) -> float:
-    """The median, over the rounds of a paired comparison, of one configuration's time over the other's."""
+    """The median over the rounds of a paired comparison of (time of one configuration / time of the other)."""
     return statistics.median(x / y for x, y in zip(mine, theirs, strict=True))
 
 
 def final_winner(rows: Sequence[Measurement], replaced: Sequence[Config], margin: float) -> Measurement:
-    """The fastest of ``rows``, whose samples were taken alternately; but the fastest of the configurations ``replaced``
-    unless the other is faster than it by more than ``margin``."""
+    """The winner among ``rows``, whose samples were taken alternately: the fastest one, if it is faster by more than
+    ``margin`` than the fastest of the present choices ``replaced``; otherwise that present choice."""
     best = min(rows, key=lambda m: m.us)
     present = min((m for m in rows if m.config in replaced), key=lambda m: m.us, default=None)
     if present is None or present is best:
@@ -615,16 +622,17 @@ def tune(
     """Tunes every problem; stores measurements and winners as it proceeds.
 
     Each problem has a winner as soon as one of its kernels is measured. The problem with the largest expected saving is
-    measured next: its weight (``weights``, default 1), times its time, times the predicted gain. Configurations that
-    the database holds are not measured again, so an interrupted run continues where it stopped. Processes that share a
-    database share the work: each measures configurations that no other measures. ``seeds``: configurations to
+    measured next; the saving is the weight of the problem (``weights``, default 1) times its time times the predicted
+    gain. Configurations that the database holds are not measured again, so an interrupted run continues where it
+    stopped. Processes that share a database share the work: each measures configurations that no other measures.
+    ``seeds``: configurations to
     measure first, in place of the shipped seeds. ``retry``: measure again the configurations that failed in earlier
-    runs. ``deadline``: default ``budget.seconds`` from now; after its signal, the function returns the results so far.
-    ``vendor``: auto: the vendor's library is timed, too, in the final comparison; never: it is not; None: as
-    ``PTXGEN_VENDOR`` says. ``observed``: energy, power and clock of the finalists are observed and stored.
-    ``objective``: energy: those of more of the fastest are, and the winner that is returned has the least energy of a
-    call; winners by time are stored in any case. LaunchError: the device cannot be used. UnavailableError: it does not
-    tell its energy.
+    runs. ``deadline``: the end of the run, by default ``budget.seconds`` from now; after SIGINT or SIGTERM, the
+    function returns the results so far. ``vendor``: auto: the final comparison times the vendor's library, too; never:
+    it does not; None: as ``PTXGEN_VENDOR`` says. ``observed``: energy, power and clock of the finalists are observed
+    and stored. ``objective``: energy: they are observed for ``budget.efficient`` configurations, and the returned
+    winner has the least energy per call; the stored winner is always the fastest configuration. LaunchError: the device
+    cannot be used. UnavailableError: the device has no energy counter.
     """
     if database is None:
         raise InputError("database is None; tune requires a database")
@@ -659,8 +667,8 @@ def _shipped(device: str) -> Iterable[Measurement]:
 
 
 def similarity_class(p: Problem) -> tuple[object, ...]:
-    """The properties by which problems are compared: one configuration tends to suit problems of one class with near
-    extents."""
+    """The properties of a problem that similar problems share: one configuration tends to suit problems of one class
+    with similar extents."""
     return p.operation, p.layout, p.element.bytes, p.accumulator.bytes
 
 

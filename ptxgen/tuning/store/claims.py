@@ -12,7 +12,7 @@ from ptxgen.errors import DatabaseError
 from ptxgen.problem.registry import Problem
 from ptxgen.tuning.store.database import Database
 
-CLAIM_SECONDS = 90.0  #: after which a claim expires
+CLAIM_SECONDS = 90.0  #: seconds after which a claim expires
 
 
 class Claims:
@@ -30,13 +30,14 @@ class Claims:
         return self.database.claim(problem, config, self.device, self.clock, self.owner, seconds)
 
     def release(self, problem: Problem | None = None) -> None:
-        """Ends every claim of this tuner, or those for one problem. If the database cannot be written, they expire."""
+        """Ends all claims of this tuner, or its claims for one problem. If the database cannot be written, the claims
+        expire."""
         with suppress(DatabaseError):
             self.database.release(self.owner, problem)
 
 
 def process_has_ended(owner: str) -> bool:
-    """True if the process of a claim owner has ended; False if it is on another machine."""
+    """True if the process that owns a claim has ended; False also if the process is on another machine."""
     node, _, process = owner.rpartition(":")[0].rpartition(":")
     if node != platform.node() or not process.isdecimal():
         return False

@@ -53,7 +53,7 @@ def _claim_key(problem: Problem, config: Config | None, device: str, clock: str)
 
 
 _ENVIRONMENT = ("device", "clock", "driver", "ptxas", "policy", "revision")
-#: columns of ``measurement`` that ``_facts`` returns, and all columns
+#: columns of the table ``measurement`` whose values ``_facts`` returns
 _FACTS = (
     "config",
     "outcome",
@@ -67,12 +67,12 @@ _FACTS = (
     "operands",
     "created",
 )
-_KEPT = (*_FACTS[4:-2], "created", "operands")  #: those in the order of ``_COLUMNS``, from the digest on
+_KEPT = (*_FACTS[4:-2], "created", "operands")  #: columns from the digest on, in the order of ``_COLUMNS``
 _STORED = ("problem", "environment", *_FACTS)
 _EQUAL = ("problem", "environment", "digest", "config", "outcome", "samples", "message", "purpose")
 _VALUES = f"VALUES ({', '.join('?' * len(_STORED))})"
 _INSERT = f"INSERT INTO measurement ({', '.join(_STORED)})"
-#: stores a measurement if there is no equal one; one without a date equals those of any date
+#: stores a measurement if there is no equal one; a measurement without a date equals one with any date
 _INSERT_NEW = (
     f"{_INSERT} WITH new ({', '.join(_STORED)}) AS ({_VALUES}) SELECT * FROM new WHERE NOT EXISTS (SELECT 1 FROM"
     f" measurement AS old WHERE {' AND '.join(f'old.{name} = new.{name}' for name in _EQUAL)}"
@@ -80,11 +80,12 @@ _INSERT_NEW = (
 )
 
 
-_VENDOR = "vendor="  #: begins ``config`` in rows of a vendor's library, which has no configuration
+_VENDOR = "vendor="  #: the start of ``config`` in rows of a vendor's library, which has no configuration
 
 
 def _facts(m: Measurement | VendorMeasurement) -> Row:
-    """The values of ``_FACTS``. Rows of a vendor's library have its version as digest, and the algorithm as message."""
+    """The values of the columns ``_FACTS`` for a measurement. Rows of a vendor's library have its version as digest,
+    and the algorithm as message."""
     if isinstance(m, VendorMeasurement):
         kept = f"{_VENDOR}{m.library}", -1, -1, m.algorithm or m.message, ""
     else:
@@ -106,7 +107,7 @@ def _facts(m: Measurement | VendorMeasurement) -> Row:
 
 
 def _problem_facts(problem: Problem) -> str:
-    """The columns of ``problem`` other than the key, as JSON. Only products of matrices have m, n, k."""
+    """The columns of the table ``problem`` other than the key, as JSON. Only products of matrices have m, n, k."""
     shown = {n: getattr(problem, n) for n in ("operation", "layout", "dtype", "compute")}
     extents = lower(problem).extents
     shown |= dict(zip("mnk", extents.sizes if isinstance(extents, GemmExtents) else (None,) * 3, strict=True))
@@ -114,8 +115,9 @@ def _problem_facts(problem: Problem) -> str:
 
 
 def _checked_rows(measurements: Iterable[Measurement]) -> Iterator[Row]:
-    """The fields of each measurement: the key of its problem, ``_problem_facts`` if the one before had another problem,
-    the values of ``_ENVIRONMENT``, those of ``_FACTS``. InputError: it breaks a rule."""
+    """The fields of each measurement, after a check: the key of its problem, ``_problem_facts`` if the problem is not
+    that of the measurement before, the values of ``_ENVIRONMENT``, the values of ``_FACTS``. InputError: a measurement
+    is invalid."""
     problem, key = None, ""
     for m in measurements:
         require_valid(m)
@@ -127,17 +129,18 @@ def _checked_rows(measurements: Iterable[Measurement]) -> Iterator[Row]:
 
 
 class Database(SqliteFile):
-    """A tuning database; a context manager.
+    """A tuning database, which is a context manager.
 
     ``readonly``: the file must exist, nothing is written, and any thread may read; otherwise only the thread that
-    opened it may use it. ``timeout``: seconds to wait for a lock of another process. Each write is one transaction,
-    durable when the call returns. Rows whose problem or axes this version does not know stay in the file but are not
-    returned; ``info`` counts them. SchemaError: another version of ptxgen wrote the file. CorruptError: it is damaged,
-    or no database of ptxgen. Both errors leave the file unchanged. DatabaseError: it cannot be opened, read or written.
+    opened the database may use it. ``timeout``: seconds to wait for a lock of another process. Each write is one
+    transaction, durable when the call returns. Rows whose problem or axes this version does not know stay in the file
+    but are not returned; ``info`` counts them. SchemaError: another version of ptxgen wrote the file. CorruptError: the
+    file is damaged, or not a database of ptxgen. Both errors leave the file unchanged. DatabaseError: the file cannot
+    be opened, read or written.
     """
 
     def _measurement(self, row: Row) -> Measurement | None:
-        """The measurement of a row of ``_COLUMNS``; None: its problem or axes are unknown to this version."""
+        """The measurement of a row of ``_COLUMNS``; None: this version does not know its problem or axes."""
         try:
             problem, config = parse_problem(row[1]), stored_config(row[2])
         except ValueError:
@@ -183,8 +186,8 @@ class Database(SqliteFile):
         return ids
 
     def add_vendor(self, measurement: VendorMeasurement) -> int:
-        """Stores a measurement of a vendor's library, as ``add`` does. ``measurements``, ``best`` and models do not
-        see it."""
+        """Stores a measurement of a vendor's library, as ``add`` does. ``measurements``, ``best`` and models ignore
+        such rows."""
         require_valid(measurement)
         with self._transaction():
             return self._insert(measurement, measurement.created or time.time())
@@ -203,7 +206,7 @@ class Database(SqliteFile):
         return (m for m in map(self._vendor_measurement, rows) if m is not None)
 
     def _vendor_measurement(self, row: Row) -> VendorMeasurement | None:
-        """The measurement of a row of ``_COLUMNS``; None: its problem is unknown to this version."""
+        """The vendor measurement of a row of ``_COLUMNS``; None: this version does not know its problem."""
         try:
             problem = parse_problem(row[1])
         except ValueError:
@@ -220,7 +223,7 @@ class Database(SqliteFile):
         return m
 
     def measured(self, problem: Problem, device: str, clock: str, policy: str) -> dict[str, str]:
-        """The configurations of a problem that were measured with a timing policy, and the digests of their kernels."""
+        """The configurations of a problem that were measured with a timing policy -> the digests of their kernels."""
         sql = "SELECT config, digest FROM result WHERE key = ? AND device = ? AND clock = ? AND policy = ?"
         with self._guard():
             return dict(self._db.execute(sql, (problem.key(), device, clock, policy)).fetchall())
@@ -237,8 +240,8 @@ class Database(SqliteFile):
     def claim(
         self, problem: Problem, config: Config | None, device: str, clock: str, owner: str, seconds: float
     ) -> bool:
-        """Claims a configuration for a tuner that is about to measure it, or (None) the problem as a whole; False:
-        another owner has claimed it.
+        """Claims a configuration (None: the problem as a whole) for the tuner ``owner``, which is about to measure it.
+        False: another owner has the claim.
 
         A claim ends when ``add`` stores a measurement of the configuration, with ``release``, or after ``seconds``.
         """
@@ -260,7 +263,7 @@ class Database(SqliteFile):
             return [owner for (owner,) in self._db.execute("SELECT DISTINCT owner FROM claim ORDER BY 1").fetchall()]
 
     def release(self, owner: str, problem: Problem | None = None) -> None:
-        """Ends all claims of an owner, or those for one problem."""
+        """Ends all claims of an owner, or its claims for one problem."""
         with self._transaction():
             if problem is None:
                 self._db.execute("DELETE FROM claim WHERE owner = ?", (owner,))
@@ -277,7 +280,8 @@ class Database(SqliteFile):
         return int(self._db.execute(f"{_INSERT} {_VALUES}", row).lastrowid or 0)
 
     def _identity_columns(self, m: Measurement) -> dict[str, Any]:
-        """The columns of ``measurement`` that identify kernel and environment. Creates the rows that they refer to."""
+        """The columns of the table ``measurement`` that identify kernel and environment of ``m``. Creates the rows of
+        problem and environment to which they refer."""
         return {
             "problem": self._problem(m.problem),
             "environment": self._environment(m.environment),
@@ -291,7 +295,8 @@ class Database(SqliteFile):
         return self._numbers.get(key) or self._problem_of(key, _problem_facts(problem))
 
     def _problem_of(self, key: str, facts: str | None = None) -> int:
-        """The id of a problem. ``facts``: of ``_problem_facts``."""
+        """The id of a problem, whose row is created if it is absent. ``facts``: the value of ``_problem_facts``, if it
+        is known."""
         if key not in self._numbers:
             values = json.loads(facts or _problem_facts(parse_problem(key)))
             self._numbers[key] = self._number("problem", {"key": key}, **values)
@@ -317,7 +322,8 @@ class Database(SqliteFile):
         return int(number)
 
     def _find(self, m: Measurement, *, close: bool = False) -> int | None:
-        """The id of the row of ``m``. ``close``: the samples may have been reduced to a median of six digits."""
+        """The id of the row that equals ``m``; None: there is none. ``close``: True if the row may have a median of six
+        digits in place of the samples."""
         place = self._identity_columns(m)
         where = " AND ".join(f"{name} = ?" for name in place)
         sql = f"SELECT id, us, samples, message, purpose, created FROM measurement WHERE {where}"
@@ -340,14 +346,14 @@ class Database(SqliteFile):
         purpose: str | None = None,
         after: int = 0,
     ) -> Iterator[Measurement]:
-        """The stored measurements that match, in the order of their ids. ``after``: an id."""
+        """The stored measurements that match, in the order of their ids. ``after``: only rows with larger ids."""
         key = None if problem is None else problem.key()
         sql = f"SELECT {_COLUMNS} FROM result"
         rows = self._rows(sql, after, key=key, device=device, clock=clock, outcome=outcome, purpose=purpose)
         return (m for m in map(self._measurement, rows) if m is not None)
 
     def devices(self) -> list[tuple[str, str]]:
-        """Every (device, clock) with measurements."""
+        """The pairs (device, clock) that have measurements."""
         with self._guard():
             return self._db.execute("SELECT DISTINCT device, clock FROM result ORDER BY 1, 2").fetchall()
 
@@ -368,8 +374,8 @@ class Database(SqliteFile):
         return None if row is None or row[-1] else self._measurement(row)
 
     def least_energy(self, problem: Problem, device: str, clock: str = "hardware") -> Measurement | None:
-        """The configuration of exactly this problem with the least energy of a call, by its last measurement that
-        observed it; None: there is none."""
+        """The measurement with the least energy per call for exactly this problem; each configuration counts with its
+        last measurement that observed energy. None: there is none."""
         rows = self.measurements(problem=problem, device=device, clock=clock, outcome="ok", purpose=ENERGY)
         last = {m.config: (m.observed.millijoules, m) for m in rows if m.observed is not None}
         return min(last.values(), key=lambda pair: pair[0], default=(0.0, None))[1]
@@ -377,9 +383,9 @@ class Database(SqliteFile):
     def set_winner(self, measurement: Measurement, over: Callable[[Measurement], bool] | None = None) -> bool:
         """Makes a measurement the winner of its problem, device and clock; stores it if it is not stored.
 
-        ``over``: decides whether it replaces a stored winner that is not stale (default: always). It is called inside
-        the transaction, so no other process stores a winner in between. Returns whether it became the winner.
-        InputError: its outcome is not ``ok``.
+        ``over``: called with a stored winner that is not stale, returns True if the measurement replaces it (None:
+        always). The call is inside the transaction, so no other process stores a winner in between. Returns True if the
+        measurement became the winner. InputError: its outcome is not ``ok``.
         """
         require_valid(measurement, winner=True)
         with self._transaction():
@@ -399,7 +405,7 @@ class Database(SqliteFile):
     def winners(
         self, device: str | None = None, clock: str | None = None, *, stale: bool = False
     ) -> Iterator[Measurement]:
-        """The winners that are not stale, or (``stale``) all of them."""
+        """The winners that are not stale; with ``stale``, all winners."""
         rows = self._rows(_WINNERS, device=device, clock=clock)
         return (m for m in (self._measurement(row) for row in rows if stale or not row[-1]) if m is not None)
 
@@ -408,11 +414,11 @@ class Database(SqliteFile):
         return [(row[1], row[12], row[13], row[-1]) for row in self._rows(_WINNERS, device=device) if row[-1]]
 
     def demote(self, device: str, current: Current) -> list[tuple[str, str]]:
-        """Marks winners as stale whose kernel this version generates differently; returns (problem key, reason) of
-        those newly marked.
+        """Marks winners as stale if this version generates another kernel for them; returns (problem key, reason) of
+        each newly marked one.
 
-        ``current`` returns the digest of the kernel that this version generates; if it raises a PtxgenError, the winner
-        is stale too. A stale winner whose digest matches again is valid again.
+        ``current`` returns the digest of the kernel that this version generates; if ``current`` raises a PtxgenError,
+        the winner is stale, too. A stale winner whose digest matches again is valid again.
         """
         changed, demoted = [], []
         for row in list(self._rows(_WINNERS, device=device)):
@@ -437,10 +443,11 @@ class Database(SqliteFile):
 
         All rows are read and checked first, then stored in transactions of ``BATCH`` rows, between which other
         processes can write. If the process is killed or the disk fails, the completed batches remain, and another
-        import adds the rest. Rows that are stored already are not stored again. Of two winners, one that is not stale
-        wins, then the faster. ``current``: returns digests; a winner with another digest is imported as stale and
-        replaces none. Returns counts: ``measurements`` added, ``already_present``, ``winners`` added, ``not_replaced``
-        (the stored winner is as good), ``stale``.
+        import adds the rest. Rows that are stored already are not stored again. Of two winners of a problem, one that
+        is not stale wins, then the faster one. ``current``: returns the digests of this version's kernels; a winner
+        with another digest is imported as stale, and replaces no winner. Returns counts: ``measurements`` and
+        ``winners`` that were added; ``already_present`` measurements; winners ``not_replaced``, because the stored
+        winner is as good; ``stale`` winners.
         """
         self._require_writable()
         judged = [(m, stale_reason(m, partial(current, m.environment.device)) if current else "") for m in winners]
@@ -464,8 +471,9 @@ class Database(SqliteFile):
         return counts
 
     def _staged(self, measurements: Iterable[Measurement]) -> Generator[list[tuple[Row, Row, Row]], None, None]:
-        """Triples (key and ``_problem_facts``, values of ``_ENVIRONMENT``, values of ``_FACTS``) of ``measurements``,
-        in lists of ``BATCH``; the first is returned after the last measurement was read and checked.
+        """The rows of ``measurements`` in lists of ``BATCH``. A row has three parts: the key and ``_problem_facts``,
+        the values of ``_ENVIRONMENT``, the values of ``_FACTS``. The first list is returned after the last measurement
+        is read and checked.
 
         Rows wait in a temporary table, which is a file of its own, so no lock of the database is held.
         """
@@ -505,9 +513,9 @@ class Database(SqliteFile):
     def info(self) -> dict[str, Any]:
         """The content of the database as plain data.
 
-        ``path``; ``bytes``, including the log; ``schema``; ``problems``; ``measurements``; ``unreadable``: measurements
-        with unknown axes; ``rows``: counts per device, clock and outcome; ``winners``: counts per device and clock,
-        ``stale`` ones separately.
+        Its keys are ``path``; ``bytes``, the size including the log; ``schema``, the version; ``problems`` and
+        ``measurements``, their numbers; ``unreadable``, the number of measurements with unknown axes; ``rows``, counts
+        by device, clock and outcome; ``winners``, counts by device and clock, those of ``stale`` winners separately.
         """
         rows = "SELECT device, clock, outcome, count(*) AS count FROM result GROUP BY 1, 2, 3 ORDER BY 1, 2, 3"
         winners = (
@@ -536,8 +544,8 @@ class Database(SqliteFile):
 
 @contextmanager
 def destination(path: Path) -> Iterator[Database]:
-    """The database at ``path``, for an import. A new one gets its name at the end of the block: an error in the block
-    leaves none. DatabaseError: another process has created one meanwhile."""
+    """The database at ``path``, for an import. A new database gets its name at the end of the block, so that an error
+    in the block leaves no file. DatabaseError: another process has created the file meanwhile."""
     if path.exists():
         with Database(path) as database:
             yield database
@@ -559,8 +567,8 @@ def destination(path: Path) -> Iterator[Database]:
 
 
 def readable(path: Path) -> Database | None:
-    """The database at ``path``, opened for reading. None: there is no file, or, with a ``RuntimeWarning``, it cannot be
-    used: it is empty or damaged, or a newer ptxgen wrote it."""
+    """The database at ``path``, opened for reading. None: there is no file, or, with a ``RuntimeWarning``, the file
+    cannot be used because it is empty or damaged, or a newer ptxgen wrote it."""
     try:
         return Database(path, readonly=True) if path.exists() else None
     except (DatabaseError, OSError) as error:

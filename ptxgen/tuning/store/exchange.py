@@ -18,10 +18,10 @@ from ptxgen.errors import CorruptError, InputError, SchemaError
 from ptxgen.problem.device import DEVICE_NAME
 from ptxgen.tuning.store.measurement import CLOCKS, Measurement
 
-FORMAT = 4  #: of files of winners and of measurements
-LINE_LIMIT = 1 << 20  #: bytes of one line
-TEXT_LIMIT = 1 << 26  #: bytes of a file that is read whole
-MEMORY_LIMIT = 80 << 20  #: bytes that the decompressor may allocate: every preset of xz needs less
+FORMAT = 4  #: the format of files of winners and of measurements
+LINE_LIMIT = 1 << 20  #: the most bytes of one line
+TEXT_LIMIT = 1 << 26  #: the most bytes of a file that is read whole
+MEMORY_LIMIT = 80 << 20  #: the most bytes that the decompressor may allocate; every preset of xz needs less
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Header:
 
 
 def require_device_name(name: str) -> None:
-    """InputError: a device cannot have this name."""
+    """Raises InputError if a device cannot have this name."""
     if not DEVICE_NAME.fullmatch(name):
         raise InputError(f"device is {name!r}; it must name a folder: small letters, digits, . _ +")
 
@@ -70,8 +70,8 @@ class errors_with_line:  # noqa: N801 a context manager; contextlib's take longe
 
 @contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """A temporary file that replaces ``path``, or the file that a link there names, when the block ends; by then it is
-    on disk. InputError: there is something else than a regular file."""
+    """A temporary file that is flushed to disk and replaces ``path`` when the block ends. If ``path`` is a link, the
+    file that it names is replaced. InputError: ``path`` exists and is not a regular file."""
     path = path.resolve()
     if path.exists() and not path.is_file():
         raise InputError(f"{path} is not a regular file; only a regular file can be replaced")
@@ -100,7 +100,8 @@ def _sync_folder(folder: Path) -> None:
 
 
 def require_file(path: Path) -> None:
-    """InputError: ``path`` does not exist. CorruptError: it is not a regular file (opening a FIFO would block)."""
+    """Raises InputError if ``path`` does not exist, CorruptError if it is not a regular file (to open a FIFO would
+    block)."""
     if not path.exists():
         raise InputError(f"{path} does not exist")
     if not path.is_file():
@@ -108,8 +109,8 @@ def require_file(path: Path) -> None:
 
 
 def read_text(path: Path) -> str:
-    """The text of a file of at most ``TEXT_LIMIT`` bytes. InputError, CorruptError: as ``require_file``, or it is
-    not UTF-8."""
+    """The text of a file of at most ``TEXT_LIMIT`` bytes. InputError, CorruptError: as ``require_file``. CorruptError:
+    also if the file is too large or not UTF-8."""
     require_file(path)
     try:
         with path.open("rb") as file:
@@ -124,7 +125,8 @@ def read_text(path: Path) -> str:
 def decompressed_lines(path: Path) -> Generator[bytes, None, None]:
     """The lines of a single-stream .xz file, without line ends. Memory use is bounded for any content.
 
-    InputError, CorruptError: as ``require_file``; or the file is damaged, or a line exceeds ``LINE_LIMIT`` bytes.
+    InputError, CorruptError: as ``require_file``. CorruptError: also if the file is damaged, or a line exceeds
+    ``LINE_LIMIT`` bytes.
     """
     require_file(path)
     number, rest = 0, b""
@@ -150,7 +152,7 @@ def decompressed_lines(path: Path) -> Generator[bytes, None, None]:
 
 
 def require_format(path: Path, version: object) -> None:
-    """CorruptError: the version of a file's format is no number. SchemaError: it is not ``FORMAT``."""
+    """Checks the format of a file. CorruptError: ``version`` is not a number. SchemaError: it is not ``FORMAT``."""
     text = str(version)
     if not re.fullmatch("[0-9]{1,9}", text) or int(text) < 1:
         raise CorruptError(f"{path}, line 1: format is {version!r:.60}; it must be {FORMAT}")
@@ -159,21 +161,21 @@ def require_format(path: Path, version: object) -> None:
 
 
 def require_header(m: Measurement, header: Header) -> None:
-    """InputError: a measurement is of another device or clock than the header."""
+    """Raises InputError if the device or the clock of a measurement differs from that of the header."""
     for name in ("device", "clock"):
         if getattr(m.environment, name) != getattr(header, name):
             raise InputError(f"{name} is {getattr(m.environment, name)!r}; the file is of {getattr(header, name)!r}")
 
 
 def microseconds(value: object) -> float:
-    """A time read from JSON. InputError: it is not positive and finite."""
+    """A time in microseconds that was read from JSON. InputError: ``value`` is not a positive finite number."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
         raise InputError(f"time is {value!r}; it must be positive and finite, in microseconds")
     return float(value)
 
 
 def to_json(values: dict[str, Any]) -> str:
-    """Compact JSON."""
+    """``values`` as compact JSON."""
     return json.dumps(values, allow_nan=False, separators=(",", ":"))
 
 
@@ -185,7 +187,8 @@ _DECODER = json.JSONDecoder(parse_constant=_not_json)  #: made once: files have 
 
 
 def from_json(text: str) -> dict[str, Any]:
-    """A JSON object. InputError, ValueError: it is none, or has NaN or infinity."""
+    """The JSON object that ``text`` describes. InputError, ValueError: the text is not a JSON object, or has NaN or
+    infinity."""
     values = _DECODER.decode(text)
     if not isinstance(values, dict):
         raise InputError(f"is {text[:60]!r}; it must be a JSON object")

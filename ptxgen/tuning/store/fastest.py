@@ -1,8 +1,8 @@
-"""``fastest.txt.xz``: the fastest configuration of every problem in the files of measurements beside it, which take
-seconds to read.
+"""``fastest.txt.xz``: a file with the fastest configuration of every problem. The files of measurements beside it, from
+which it is made, would take seconds to read.
 
-Comment lines with the format, the device and the digest of the measurements; then one line per problem, sorted:
-``problem | configuration | microseconds``. ``tuning_files.export_text`` writes both files.
+The file has comment lines with the format, the device and the digest of the measurements, then one line per problem,
+sorted: ``problem | configuration | microseconds``. ``tuning_files.export_text`` writes both files.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ class Fastest:
         self.rows: dict[str, Row] = {}
 
     def passing(self, measurements: Iterable[Measurement]) -> Iterator[Measurement]:
-        """The same measurements, which are collected on the way."""
+        """The same measurements; each is collected when it is read."""
         for m in measurements:
             if m.outcome == "ok":
                 self._add(m.problem.key(), str(m.config), m.us)
             yield m
 
     def add_plain(self, rows: Iterable[dict[str, Any]]) -> None:
-        """Collects measurements of ``tuning_files.plain_measurements``, of the current format."""
+        """Collects measurements that ``tuning_files.plain_measurements`` returned, in the current format."""
         for row in rows:
             if row["outcome"] == "ok":
                 self._add(row["problem"], row["config"], statistics.median(row["samples"]))
@@ -63,7 +63,8 @@ class Fastest:
             self.rows[problem] = Row(config, us)
 
     def write(self, measurements: Sequence[Path]) -> Path:
-        """Writes the file beside ``measurements``, the files that have them; returns its path."""
+        """Writes ``fastest.txt.xz`` beside ``measurements``, the paths of the files of measurements; returns its
+        path."""
         path = measurements[0].with_name(FASTEST)
         lines = [f"{_TITLE}{FORMAT}", f"# device: {path.parent.name}", f"# measurements: {digest_of(measurements)}"]
         for key, row in sorted(self.rows.items()):
@@ -74,12 +75,13 @@ class Fastest:
 
 
 def digest_of(measurements: Sequence[Path]) -> str:
-    """The digest by which a file names the measurements that it was made from."""
+    """The digest of files of measurements, by which ``fastest.txt.xz`` names the files it was made from."""
     return hashlib.sha256(b"".join(path.read_bytes() for path in measurements)).hexdigest()[:16]
 
 
 def read(path: Path) -> dict[str, Row]:
-    """The rows of a file by problem key; empty if there is none. SchemaError: another format. CorruptError: damaged."""
+    """The rows of a file by problem key; empty if there is no file. SchemaError: it has another format. CorruptError:
+    it is damaged."""
     return _read(path, path.stat().st_mtime_ns) if path.exists() else {}
 
 
@@ -102,7 +104,7 @@ def _read(path: Path, changed: int) -> dict[str, Row]:
 
 
 def comparable(keys: Iterable[str], problem: Problem) -> Iterator[str]:
-    """Those of the problem keys that have the operation, layout and type of ``problem``."""
+    """The problem keys in ``keys`` whose operation, layout and type are those of ``problem``."""
     wanted = [problem.operation, problem.layout, problem.dtype]
     for key in keys:
         words = key.split(" ", 4)

@@ -15,14 +15,14 @@ from ptxgen.problem.registry import Problem
 from ptxgen.tuning.store import tuning_files
 from ptxgen.tuning.store.measurement import Measurement
 
-VALIDATION = "validation.jsonl.xz"  #: a shipped file of ``model validate --rows``
-EVALUATION = "evaluation.json"  #: a shipped document of ``model evaluate --json``
+VALIDATION = "validation.jsonl.xz"  #: the name of the shipped file that ``model validate --rows`` wrote
+EVALUATION = "evaluation.json"  #: the name of the shipped document of ``model evaluate --json``
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """One measurement, in short. ``problem``: its key; ``us``: the fastest sample in microseconds, infinity for a
-    failure; ``created``: seconds since 1970."""
+    """A summary of one measurement. ``problem``: the key of the problem; ``us``: the fastest sample in microseconds,
+    infinity for a failure; ``created``: seconds since 1970."""
 
     problem: str
     family: str
@@ -38,7 +38,7 @@ def attempt(m: Measurement) -> Attempt:
 
 
 def shipped_attempts(files: Sequence[Path]) -> Iterator[Attempt]:
-    """The measurements of shipped files. They are read without the checks of ``read_measurements``, in a tenth of its
+    """The measurements in shipped files. They are read without the checks of ``read_measurements``, in a tenth of the
     time. CorruptError: a line is not a measurement."""
     for path in files:
         for values in tuning_files.plain_all([path]):
@@ -60,7 +60,8 @@ def _plain_attempt(values: dict[str, Any]) -> Attempt:
 
 
 def counts_over_time(attempts: Sequence[Attempt], points: int = 60) -> dict[str, list[tuple[float, int]]]:
-    """For each family: (seconds since 1970, number of its measurements until then) at up to ``points`` times."""
+    """For each family, pairs (seconds since 1970, number of measurements of the family until then) at about ``points``
+    times."""
     ordered = sorted((a for a in attempts if a.created > 0), key=lambda a: a.created)
     curves: dict[str, list[tuple[float, int]]] = {a.family: [] for a in ordered}
     counts: Counter[str] = Counter()
@@ -74,8 +75,9 @@ def counts_over_time(attempts: Sequence[Attempt], points: int = 60) -> dict[str,
 
 
 def search_curve(attempts: Iterable[Attempt]) -> list[tuple[int, float]]:
-    """Pairs (number of measurements n of a problem, fastest time of all over the fastest of the first n), the second as
-    the geometric mean over all problems, at powers of two. A problem with fewer measurements counts with all it has."""
+    """The progress of search with the number of measurements: pairs (n, ratio) for powers of two n. The ratio is the
+    fastest time of all over the fastest of the first n measurements of a problem, as the geometric mean over all
+    problems. A problem with fewer than n measurements counts with all of them."""
     runs: dict[str, list[Attempt]] = {}
     for a in attempts:
         if a.us < math.inf:
@@ -98,7 +100,8 @@ def search_curve(attempts: Iterable[Attempt]) -> list[tuple[int, float]]:
 
 @dataclass(frozen=True)
 class Failure:
-    """Failures of one outcome in one family. ``message``: the most frequent one."""
+    """The failures of one family with one outcome. ``count``: their number; ``message``: their most frequent
+    message."""
 
     outcome: str
     family: str
@@ -125,19 +128,20 @@ class Ratio:
 
     @property
     def results(self) -> int:
-        """The results of one item of the kernel problem: of a GEMM the elements of C."""
+        """The number of results of one item of the kernel problem; for a GEMM, the elements of C."""
         return max(int(lower(self.problem).extents.item[0]), 1)
 
     @property
     def depth(self) -> int:
-        """The terms of the sum of a result: of a GEMM K."""
+        """The number of terms in the sum of one result; for a GEMM, K."""
         return max(int(lower(self.problem).extents.item[1]), 1)
 
 
 @dataclass(frozen=True)
 class HeatMap:
-    """Geometric means of ratios over classes of shapes. ``columns``: powers of two of the elements of C, ``rows``: of
-    K, the lower limits of the classes; ``cells``: (mean, number of ratios) of each row and column, None: no shape."""
+    """Geometric means of ratios, by class of shapes. ``columns``, ``rows``: log2 of the lower limits of the classes,
+    for the elements of C and for K; ``cells``: for each row and column (mean, number of ratios), or None if no problem
+    has such a shape."""
 
     columns: list[int]
     rows: list[int]
@@ -148,7 +152,7 @@ RESULTS_STEP, DEPTH_STEP = 3, 2  #: a class of shapes spans a factor of eight of
 
 
 def heat_map(ratios: Sequence[Ratio]) -> HeatMap:
-    """InputError: there is no ratio."""
+    """The heat map of ``ratios``. InputError: ``ratios`` is empty."""
     if not ratios:
         raise InputError("ratios is empty; a heat map needs one")
     classes: dict[tuple[int, int], list[float]] = {}

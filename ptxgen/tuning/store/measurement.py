@@ -1,4 +1,4 @@
-"""A measurement: problem, configuration, outcome, times, and the environment."""
+"""The record of a measurement: problem, configuration, outcome, times, and environment."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ptxgen.tuning.store.observation import parse as parse_observation
 CLOCKS = ("hardware", "model")
 #: outcomes of a measurement; only ``ok`` trains the model
 OUTCOMES = ("ok", "ptxas_error", "launch_error", "wrong_result", "timeout", "crashed")
-ENERGY = "energy"  #: purpose of measurements that observed the energy of finalists
+ENERGY = "energy"  #: the purpose of measurements that observe the energy of finalists
 #: start of the message of a ``crashed`` measurement whose process got a signal that no kernel causes
 ENDED_OUTSIDE = "the measuring process was ended from outside"
 
@@ -38,11 +38,11 @@ class Environment:
 @dataclass(frozen=True)
 class Measurement:
     """The outcome of one configuration on a problem. ``samples``: microseconds per launch, empty unless the outcome is
-    ``ok``; ``digest``: of the PTX text; ``message``: why it failed, or the text of what was observed; ``registers``,
-    ``spills`` (bytes): from ptxas, -1 if unknown; ``purpose``: the phase that measured it (``sample``, ``search``,
-    ``refine``, ``final``, ``energy``, ``bench``); ``created``: seconds since 1970; ``sass``: machine code, as
-    ``ptxgen.runtime.sass.machine_code`` returns it, empty if not recorded; ``operands``: digest of the operands that
-    the problem's text names, empty: it names none."""
+    ``ok``; ``digest``: the digest of the PTX text; ``message``: why the configuration failed, or the text of an
+    ``Observation``; ``registers``, ``spills`` (bytes): as ptxas reported them, -1 if unknown; ``purpose``: the phase of
+    the measurement (``sample``, ``search``, ``refine``, ``final``, ``energy``, ``bench``); ``created``: seconds since
+    1970; ``sass``: machine code, as ``ptxgen.runtime.sass.machine_code`` returns it, empty if not recorded;
+    ``operands``: the digest of the operands that the text of the problem names, empty if it names none."""
 
     problem: Problem
     config: Config
@@ -65,7 +65,7 @@ class Measurement:
 
     @property
     def observed(self) -> Observation | None:
-        """Energy, power and clock; None: they were not observed."""
+        """The observed energy, power and clock; None: they were not observed."""
         return parse_observation(self.message) if self.outcome == "ok" and self.message else None
 
     @property
@@ -74,13 +74,13 @@ class Measurement:
 
     @property
     def speed(self) -> float:
-        """In the unit of the operation; 0: there is no time."""
+        """The speed in the unit of the operation; 0: there is no time."""
         return operation_of(self.problem).speed.cell(self.problem, self.us)
 
     @property
     def inconclusive(self) -> bool:
-        """True if the process ended for a reason that is not the kernel, or that was not recorded: it is measured
-        again."""
+        """True if the measuring process ended for a reason other than the kernel, or for an unknown reason. Such a
+        configuration is measured again."""
         return self.outcome == "crashed" and (not self.message or self.message.startswith(ENDED_OUTSIDE))
 
     def as_dict(self) -> dict[str, Any]:
@@ -96,8 +96,8 @@ class Measurement:
 @dataclass(frozen=True)
 class VendorMeasurement:
     """A measurement of a vendor's library. ``library``: the name of its ``Baseline``; ``version``: name and version of
-    the library, as ``VendorCalls.version`` returns them; ``algorithm``: text of the fastest one, ``message``: why it
-    failed; the other fields are those of ``Measurement``."""
+    the library, as ``VendorCalls.version`` returns them; ``algorithm``: the text of the fastest algorithm; ``message``:
+    why the library failed; the other fields are those of ``Measurement``."""
 
     problem: Problem
     library: str
@@ -118,7 +118,8 @@ class VendorMeasurement:
 
     @property
     def digest(self) -> str:
-        """What identifies the code, as of ``Measurement``."""
+        """The identity of the measured code, in place of the digest of a ``Measurement``: the version of the
+        library."""
         return self.version
 
     def as_dict(self) -> dict[str, Any]:

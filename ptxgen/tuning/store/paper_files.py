@@ -17,7 +17,8 @@ def path_of(device: str, name: str) -> Path:
 
 
 def existing(device: str, name: str, remedy: str) -> Path:
-    """The path of a shipped document. ``remedy``: the command that makes one. InputError: the device has none."""
+    """The path of a shipped document. ``remedy``: a sentence for the error, with the command that makes the document.
+    InputError: the device has no such document."""
     path = path_of(device, name)
     if not path.exists():
         known = sorted(p.parents[1].name for p in shipped_dir().glob(f"*/{FOLDER}/{name}.json"))

@@ -1,8 +1,8 @@
-"""Parquet files of rows. Owns pyarrow.
+"""Reads and writes rows as Parquet files. Only this module imports pyarrow.
 
-A few kilobytes can be gigabytes of values: Parquet stores repeated values once, and compresses them. So a file must
-have exactly the columns that ``write`` writes, its row groups and texts have a limit, and texts that repeat are read
-once.
+A file of a few kilobytes can have gigabytes of values, because Parquet stores repeated values once and compresses them.
+Therefore a file must have exactly the columns that ``write`` writes, its row groups and texts have limits, and repeated
+texts are read once.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from typing import IO, Any
 from ptxgen.errors import CorruptError, InputError, UnavailableError
 from ptxgen.tuning.store.exchange import LINE_LIMIT, require_file
 
-ROWS = 1 << 14  #: rows of a row group, and of a block that is read
-BYTES_MOST = 1 << 28  #: of the values of a row group, and of the texts and lists of a block
-NUMBER_BYTES = 32  #: of a number as an object of Python
-#: Parquet's type of each column type
+ROWS = 1 << 14  #: rows of a row group that is written, and of a block that is read
+BYTES_MOST = 1 << 28  #: the most bytes of the values of a row group, and of the texts and lists of a block
+NUMBER_BYTES = 32  #: bytes of a number as a Python object
+#: column type -> type of Parquet
 TYPES = {"text": "string", "number": "float64", "count": "int64", "flag": "bool_", "numbers": "list_"}
 
 
@@ -36,7 +36,7 @@ def require() -> Any:
 
 
 def _types(arrow: Any) -> dict[str, Any]:
-    """Arrow's type of each column type."""
+    """The types of Arrow by column type."""
     return {
         column_type: arrow.list_(arrow.float64()) if column_type == "numbers" else getattr(arrow, name)()
         for column_type, name in TYPES.items()
@@ -44,7 +44,8 @@ def _types(arrow: Any) -> dict[str, Any]:
 
 
 def write(file: IO[bytes], columns: Mapping[str, str], rows: Iterable[Sequence[Any]], facts: Mapping[str, str]) -> None:
-    """Writes rows with a value for each of ``columns``: name -> a key of ``TYPES``. ``facts``: texts about the file.
+    """Writes rows, each with one value per column. ``columns``: name -> column type, a key of ``TYPES``; ``facts``:
+    texts about the file, by name.
 
     UnavailableError: pyarrow is not installed."""
     arrow = require()
@@ -62,8 +63,8 @@ def write(file: IO[bytes], columns: Mapping[str, str], rows: Iterable[Sequence[A
 def read(path: Path, columns: Mapping[str, str]) -> tuple[dict[str, str], Iterator[dict[str, Any]]]:
     """The texts about the file, and its rows, which are read on demand.
 
-    InputError: there is no such file. CorruptError: it is damaged, it has not exactly the ``columns`` that ``write``
-    writes, or its values exceed a limit. UnavailableError: pyarrow is not installed."""
+    InputError: there is no such file. CorruptError: the file is damaged, its columns are not exactly ``columns``, or
+    its values exceed a limit. UnavailableError: pyarrow is not installed."""
     arrow = require()
     require_file(path)
     with _errors_of(path, arrow):
@@ -102,7 +103,7 @@ def _rows(path: Path, file: Any, columns: Mapping[str, str], arrow: Any) -> Iter
 
 
 def _require_columns(schema: Any, columns: Mapping[str, str], arrow: Any) -> None:
-    """InputError: the columns of a file are not ``columns``, each once and of its type."""
+    """Raises InputError if the columns of a file are not ``columns``, each once and of its type."""
     types = _types(arrow)
     for name, count in Counter(schema.names).items():
         if name not in columns:
@@ -120,7 +121,7 @@ def _require_columns(schema: Any, columns: Mapping[str, str], arrow: Any) -> Non
 
 
 def _require_size(metadata: Any) -> None:
-    """InputError: the values of a row group are larger than ``BYTES_MOST``."""
+    """Raises InputError if the values of a row group take more than ``BYTES_MOST`` bytes."""
     for number in range(metadata.num_row_groups):
         size = metadata.row_group(number).total_byte_size  # pyarrow ends the process at damaged facts of a column
         if size > BYTES_MOST:
@@ -128,7 +129,8 @@ def _require_size(metadata: Any) -> None:
 
 
 def _values(block: Any, columns: Mapping[str, str], which: str, arrow: Any) -> dict[str, list[Any]]:
-    """The values of each column of a block. InputError: names the column and the rule."""
+    """The values of each column of a block. InputError: the values of a column are invalid; the message names the
+    column and the rule."""
     size, out = 0, {}
     for name, column in zip(block.schema.names, block.columns, strict=True):
         if columns[name] == "text":

@@ -17,12 +17,13 @@ from ptxgen.tuning.store.measurement import CLOCKS, OUTCOMES, Environment, Measu
 Row = tuple[Any, ...]
 #: (problem, configuration) -> digest of the kernel that this version generates
 Current = Callable[[Problem, Config], str]
-#: the same with the name of a device first
+#: (device name, problem, configuration) -> digest of the kernel that this version generates
 CurrentOn = Callable[[str, Problem, Config], str]
 
 
 def config_text(config: Config) -> str:
-    """The family and every axis of it as ``name=value``: the form in which the database compares configurations."""
+    """The family and all axes of a configuration as ``name=value``: the form in which the database compares
+    configurations."""
     return config.full_text()
 
 
@@ -58,12 +59,13 @@ def samples_text(m: Measurement | VendorMeasurement) -> str:
 
 
 def utf8_text(message: str) -> str:
-    """``message`` with lone surrogates replaced: output of programs may have them, and SQLite rejects them."""
+    """``message`` with lone surrogates replaced. The output of programs may have lone surrogates, and SQLite rejects
+    them."""
     return message.encode(errors="replace").decode()
 
 
 def stale_reason(m: Measurement, current: Current) -> str:
-    """Why a winner is stale; empty if it is not."""
+    """The reason why a winner is stale; empty if it is not."""
     try:
         now = current(m.problem, m.config)
     except (PtxgenError, OverflowError) as error:  # a stored axis may have any value
@@ -72,7 +74,7 @@ def stale_reason(m: Measurement, current: Current) -> str:
 
 
 def require_valid(m: Measurement | VendorMeasurement, *, winner: bool = False) -> None:
-    """InputError: a measurement, or a winner, breaks a rule."""
+    """Raises InputError if a measurement breaks a rule. ``winner``: True: the rules for winners apply, too."""
     if m.outcome not in OUTCOMES:
         raise InputError(f"outcome is {m.outcome!r}; it must be one of {', '.join(OUTCOMES)}")
     if winner and m.outcome != "ok":
