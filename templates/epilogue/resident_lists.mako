@@ -3,7 +3,6 @@
 ## stores the values of its entries there.
 <%namespace name="values" file="/epilogue/result_values.mako"/>
 <%namespace name="select" file="/epilogue/select_values.mako"/>
-<%namespace name="row_sums" file="/math/row_sums.mako"/>
 <%namespace name="ptx" file="/ptx/banner.mako"/>
 <%def name="declare()">
     .reg .b32 %queue, %queued, %lanes_before;
@@ -20,16 +19,11 @@
 
 <%def name="declare_group()">
     .reg .pred %any;
-% if not plan.mainloop.bounds:
     mov.pred %any, 0;
-% endif
 </%def>
 
 ## %any: a pair of this lane is selected
 <%def name="take_row(group, row)">
-% if plan.mainloop.bounds:
-    ${plan.mainloop.bounds.reaches(row.row, "%any", row.row > 0)}
-% else:
     {
 ${values.declare(row.values.condition)}\
 ${values.compute(row.sums, "", (row.index, 0), ("%column", 0), row.values.condition)}\
@@ -37,7 +31,6 @@ ${values.compute(row.sums, "", (row.index, 0), ("%column", 0), row.values.condit
     or.pred %any, %any, ${row.values.condition.tiles[0][q]};
 % endfor
     }
-% endif
 </%def>
 
 ## Appends the selected pairs to the queue.
@@ -48,17 +41,20 @@ ${values.compute(row.sums, "", (row.index, 0), ("%column", 0), row.values.condit
     .reg .b32 %ballot, %rank, %entry;
     .reg .pred %holds;
 % for row in group.rows:
+${append(row)}\
+% endfor
+    }
+${empty_full(group)}\
+${group.prefix}NONE_SELECTED:
+</%def>
+
+## Appends the selected pairs of a row to the queue.
+<%def name="append(row)">
     {
-  % if plan.mainloop.bounds:
-    ${plan.mainloop.bounds.reaches(row.row, "%p", False)}
-    vote.sync.any.pred %p, %p, 0xffffffff;
-    @!%p bra.uni NONE_OF_ROW;
-${row_sums.sums(group, row)}\
-  % endif
     setp.lt.u32 %in_bounds, ${row.index}, %M;
 ${values.declare(row.values.condition)}\
 ${values.compute(row.sums, "", (row.index, 0), ("%column", 0), row.values.condition)}\
-  % for q, sum in enumerate(row.sums):
+% for q, sum in enumerate(row.sums):
     {
     and.pred %holds, ${row.values.condition.tiles[0][q]}, %in_bounds;
     vote.sync.ballot.b32 %ballot, %holds, 0xffffffff;
@@ -77,19 +73,17 @@ ${values.compute(row.sums, "", (row.index, 0), ("%column", 0), row.values.condit
     add.u32 %queued, %queued, %ballot;
 NOT_SELECTED:
     }
-  % endfor
-  % if plan.mainloop.bounds:
-NONE_OF_ROW:
-  % endif
-    }
 % endfor
     }
+</%def>
+
+## Empties a queue with enough entries.
+<%def name="empty_full(group)">
 % if not group.last:
     setp.lt.u32 %p, %queued, ${plan.taken.full};
     @%p bra.uni ${group.prefix}NONE_SELECTED;
 ${empty()}\
 % endif
-${group.prefix}NONE_SELECTED:
 </%def>
 
 ## Appends the values of the entries of the queue to the lists.

@@ -2,8 +2,6 @@
 ## as tiles do: see row_reduce.mako.
 <%namespace name="values" file="/epilogue/result_values.mako"/>
 <%namespace name="row_reduce" file="/epilogue/row_reduce.mako"/>
-<%namespace name="row_sums" file="/math/row_sums.mako"/>
-<%namespace name="bounds" file="/math/sum_bounds.mako"/>
 <%namespace name="ptx" file="/ptx/banner.mako"/>
 <%def name="declare()">
     .reg .b64 %workspace, %states;
@@ -33,9 +31,7 @@ ${row_reduce.clear()}\
 
 ## Compares the best of the values of a row with its best one so far.
 <%def name="take_row(group, row)">
-% if plan.mainloop.bounds:
-    ${plan.mainloop.bounds.reaches(row.row, "%p", row.row > 0)}
-% elif plan.states.compares_first:
+% if plan.states.compares_first:
 ${values.compute(row.sums, "", (row.index, 0), ("%column", 0), row.values)}\
   % for line in plan.states.best_lines(f"%best{row.row}", row.values.of(0)):
     ${line}
@@ -46,42 +42,39 @@ ${values.compute(row.sums, "", (row.index, 0), ("%column", 0), row.values)}\
 
 ## Joins the values of all rows with their states.
 <%def name="take(group)">
-% if plan.states.omits:
+% if plan.states.compares_first:
     @!%p bra ${group.prefix}KEPT;
 % endif
 % for row in group.rows:
-  % if plan.mainloop.bounds:
-    ${plan.mainloop.bounds.reaches(row.row, "%p", False)}
-    @!%p bra ${group.prefix}KEPT${row.row};
-${row_sums.sums(group, row)}\
-  % elif plan.states.compares_first:
+  % if plan.states.compares_first:
     ${plan.states.keeps} %p, ${plan.states.bound[row.row]}, %best${row.row};
     @%p bra ${group.prefix}KEPT${row.row};
   % endif
-${values.compute(row.sums, "", (row.index, 0), ("%column", 0), row.values)}\
-  % if row.values.guard is None:
-    % for line in plan.states.add_all(row.row, row.values.of(0), "%column"):
-    ${line}
-    % endfor
-  % else:
-    % for q in range(group.columns):
-    add.u32 %position, %column, ${q};
-      % for line in plan.states.add(row.row, row.values.of(0)[q], "%position", f"@{row.values.of(1)[q]} "):
-    ${line}
-      % endfor
-    % endfor
-  % endif
+${join(group, row)}\
   % if plan.states.compares_first:
     mov.${plan.states.bound.ptx_type} ${plan.states.bound[row.row]}, ${plan.states.state[0][row.row]};
-  % elif plan.mainloop.bounds and plan.mainloop.bounds.follows_best:
-${bounds.limit(row, plan.states.state[0][row.row])}\
-  % endif
-  % if plan.states.omits:
 ${group.prefix}KEPT${row.row}:
   % endif
 % endfor
-% if plan.states.omits:
+% if plan.states.compares_first:
 ${group.prefix}KEPT:
+% endif
+</%def>
+
+## Joins the values of a row with its state.
+<%def name="join(group, row)">
+${values.compute(row.sums, "", (row.index, 0), ("%column", 0), row.values)}\
+% if row.values.guard is None:
+  % for line in plan.states.add_all(row.row, row.values.of(0), "%column"):
+    ${line}
+  % endfor
+% else:
+  % for q in range(group.columns):
+    add.u32 %position, %column, ${q};
+    % for line in plan.states.add(row.row, row.values.of(0)[q], "%position", f"@{row.values.of(1)[q]} "):
+    ${line}
+    % endfor
+  % endfor
 % endif
 </%def>
 

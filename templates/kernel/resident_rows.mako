@@ -4,8 +4,7 @@
 <%namespace name="ptx" file="/ptx/banner.mako"/>\
 <%namespace name="values" file="/epilogue/result_values.mako"/>\
 <%namespace name="taken" file="/${context['plan'].taken.slot}"/>\
-<%namespace name="row_sums" file="/math/row_sums.mako"/>\
-<%namespace name="bounds" file="/math/sum_bounds.mako"/>\
+<%namespace name="pairs" file="/${context['plan'].mainloop.slot}"/>\
 <%namespace name="sink_kernels" file="/${context['plan'].sink_kernels.template}"/>\
 <% own = plan.mainloop %>\
     .reg .b64 %A, %B, %tmp64, %tmp64b;
@@ -22,9 +21,7 @@
     ${line}
 % endfor
 ${taken.declare()}\
-% if own.bounds:
-${bounds.declare()}\
-% endif
+${pairs.declare()}\
 
     ld.param.u64 %A, [A];  ld.param.u64 %B, [B];
     cvta.to.global.u64 %A, %A;  cvta.to.global.u64 %B, %B;
@@ -59,9 +56,7 @@ ${element("%A", plan.problem.operands[0].access.kmajor, "%tmp1", "%lda")}\
   % endfor
 % endfor
 ${taken.begin()}\
-% if own.bounds:
-${bounds.begin()}\
-% endif
+${pairs.begin()}\
 ${ptx.banner(f"tiles of {own.columns} columns: each thread copies {own.copies} elements")}\
     .pragma "nounroll";
 NEXT_TILE:
@@ -98,9 +93,7 @@ ${element("%B", plan.problem.operands[1].access.kmajor, "%of_column", "%ldb", "%
     }
     // ---- wait: the tile is in shared memory
     bar.sync 0;
-% if own.bounds:
-${bounds.columns()}\
-% endif
+${pairs.columns()}\
     mov.u32 %columns_addr, smem;
     sub.u32 %left, %end, %column;
     min.u32 %left, %left, ${own.columns};
@@ -164,11 +157,7 @@ ${taken.declare_group()}\
     ${line}
 % endfor
 % for row in group.rows:
-  % if own.bounds:
-${bounds.bound(group, row)}\
-  % else:
-${row_sums.sums(group, row)}\
-  % endif
+${pairs.compute(group, row)}\
 ${taken.take_row(group, row)}\
 % endfor
 ${taken.take(group)}\

@@ -1,5 +1,9 @@
-## The reductions over k of a row of a thread and columns that are computed together.
-<%def name="sums(group, row)">
+## The reductions over k of a row of a thread and columns that are computed together: the slot of resident_rows.mako without
+## bounds.
+<%def name="declare()"></%def>\
+<%def name="begin()"></%def>\
+<%def name="columns()"></%def>\
+<%def name="compute(group, row)">
 % for sum in row.sums:
     mov.${plan.arithmetic.type} ${sum}, ${plan.reducer.identity};
 % endfor

@@ -9,18 +9,17 @@
 </%def>
 
 <%def name="begin()">
-<% own = plan.mainloop.bounds %>\
     // the limits of the rows
 % for row in plan.group.rows:
-  % for line in own.norm("%norm", plan.mainloop.row(row.row)):
+  % for line in row.bounds.norm:
     ${line}
   % endfor
-    fma.rn.f32 ${own.half[row.row]}, %norm, ${own.row_share}, ${own.less};
-${known(own.half[row.row])}\
-  % if own.follows_best:
-    mov.f32 ${own.limit[row.row]}, ${own.unknown};
+    fma.rn.f32 ${row.bounds.half}, %norm, ${plan.mainloop.bounds.row_share}, ${plan.mainloop.bounds.less};
+${known(row.bounds.half)}\
+  % if plan.mainloop.bounds.follows_best:
+    mov.f32 ${row.bounds.limit}, ${plan.mainloop.bounds.unknown};
   % else:
-    % for line in own.bound_lines(row.row, "%greatest_sum", row.values.known):
+    % for line in row.bounds.greatest_sum:
     ${line}
     % endfor
 ${limit(row, "%greatest_sum")}\
@@ -35,8 +34,7 @@ ${limit(row, "%greatest_sum")}\
 </%def>
 
 <%def name="limit(row, greatest)">
-<% own = plan.mainloop.bounds %>\
-    fma.rn.f32 ${own.limit[row.row]}, ${greatest}, ${own.sum_share}, ${own.half[row.row]};
+    fma.rn.f32 ${row.bounds.limit}, ${greatest}, ${plan.mainloop.bounds.sum_share}, ${row.bounds.half};
 </%def>
 
 ## The numbers of the columns of the tile, behind their elements.
@@ -44,7 +42,8 @@ ${limit(row, "%greatest_sum")}\
 <% own = plan.mainloop.bounds %>\
     {
     .reg .b32 %of_column, %norm_addr;
-    .reg .f32 %element<${own.k}>;
+    ${own.column.declaration}
+    .reg .f32 %column_norm;
     .reg .pred %holds;
 % for first in own.column_starts:
     add.u32 %of_column, %thread, ${first};
@@ -52,15 +51,15 @@ ${limit(row, "%greatest_sum")}\
     min.u32 %of_column, %of_column, ${own.last_column};
     mov.u32 %norm_addr, smem;
     mad.lo.u32 %norm_addr, %of_column, 4, %norm_addr;
-  % for k, offset in enumerate(own.element_offsets):
-    ld.shared.f32 %element${k}, [%norm_addr+${offset}];
+  % for element, offset in own.column_elements:
+    ld.shared.f32 ${element}, [%norm_addr+${offset}];
   % endfor
-  % for line in own.norm("%norm", [f"%element{k}" for k in range(own.k)]):
+  % for line in own.column_norm:
     ${line}
   % endfor
-    mul.rn.f32 %element0, %norm, ${own.column_share};
-${known("%element0")}\
-    @%holds st.shared.f32 [%norm_addr+${own.norm_offset}], %element0;
+    mul.rn.f32 %column_norm, %norm, ${own.column_share};
+${known("%column_norm")}\
+    @%holds st.shared.f32 [%norm_addr+${own.norm_offset}], %column_norm;
 % endfor
     }
     // ---- wait: the numbers of the columns are in shared memory
@@ -68,13 +67,8 @@ ${known("%element0")}\
 </%def>
 
 ## The greatest bound of a row.
-<%def name="bound(group, row)">
-% for k in range(plan.mainloop.k):
-  % for q in range(group.columns):
-    ${plan.mainloop.bound_step(row.row, k, q)}
-  % endfor
-% endfor
-% for line in plan.mainloop.bounds.greatest(plan.mainloop.bounds.best[row.row], row.sums):
+<%def name="compute(group, row)">
+% for line in row.bounds.lines:
     ${line}
 % endfor
 </%def>

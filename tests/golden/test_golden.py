@@ -282,6 +282,12 @@ GOLDEN = {
         "accum+=(A[i,k]-B[k,j])*(A[i,k]-B[k,j]);}accum<input0[i]?C.add(accum,i,j);} capacity=1000",
         "family=resident_rows resident_k=3 thread_rows=2 row_warps=2 columns_at_once=2 tile_columns=64 column_parts=2",
     ),
+    "resident_rows_bounded_list": (
+        "h200",
+        "task 300,260,2 NT f32 text=A:f32[i,k];B:f32[k,j];input0:f32[i];accum:f32;where(i,j){reduce(k){"
+        "accum+=(A[i,k]-B[k,j])*(A[i,k]-B[k,j]);}accum<input0[i]?C.add(i,j);} capacity=1000",
+        "family=resident_rows resident_k=2 thread_rows=1 row_warps=1 columns_at_once=2 tile_columns=32 lower_bounds=1",
+    ),
     "quantized_nibbles": (
         "h200",
         "quantized_gemm 16,256,1024 NT f16 weights=u4 group=128 zeros=1",

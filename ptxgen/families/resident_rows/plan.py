@@ -35,7 +35,7 @@ from ptxgen.expr.ptx import Temporaries, statements
 from ptxgen.expr.value_types import type_of
 from ptxgen.families.resident_rows.axes import LOAD_BYTES, MOST_COLUMNS
 from ptxgen.families.resident_rows.geometry import FULL, INDEX_BYTES, ResidentRowsGeometry, geometry, queue_entries
-from ptxgen.families.resident_rows.sum_bounds import SumBounds
+from ptxgen.families.resident_rows.sum_bounds import RowBounds, SumBounds
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.lowering.row_reduce import RowReduce
 from ptxgen.lowering.states import INDEX, POSITIONS
@@ -90,11 +90,6 @@ class ResidentStates(RowStates):
         floating = type_of(self.reduction.type).floating
         return self.reduction.op in POSITIONS and floating and self.sink.guard is None and not self.bounded
 
-    @property
-    def omits(self) -> bool:
-        """True if columns that are computed together may not join the state."""
-        return self.compares_first or self.bounded
-
     @cached_property
     def bound(self) -> Tile:
         """The best value of each row: NaN before the first one, with which every comparison is false."""
@@ -110,7 +105,9 @@ class ResidentStates(RowStates):
         """The comparison of the best value with others that replace it if it is false."""
         return f"setp.{'le' if self.reduction.op == 'argmin' else 'ge'}.{self.reduction.type}"
 
-    slot = "epilogue/resident_states.mako"
+    @property
+    def slot(self) -> str:
+        return "epilogue/resident_bounded_states.mako" if self.bounded else "epilogue/resident_states.mako"
 
     def replaces(self, r: int, best: str) -> str:
         """The comparison of the best value of row ``r`` with the best one of columns, which is true if these may
@@ -163,13 +160,17 @@ class ResidentStates(RowStates):
 class ResidentLists(SelectedLists):
     """The lists of selected pairs. Each warp has a queue of them in shared memory: sums, rows, columns. It appends all
     to the lists together, so few atomic additions are made. ``entries``: of a queue; ``warps``: of a block; ``start``:
-    offset of the queues in shared memory."""
+    offset of the queues in shared memory; ``bounded``: as of ``ResidentStates``."""
 
     entries: int
     warps: int
     start: int
+    bounded: bool
 
-    slot = "epilogue/resident_lists.mako"
+    @property
+    def slot(self) -> str:
+        return "epilogue/resident_bounded_lists.mako" if self.bounded else "epilogue/resident_lists.mako"
+
     temporaries: ClassVar[Sequence[str]] = ()
     full: ClassVar[int] = FULL
 
@@ -258,6 +259,11 @@ class ResidentRows(Part):
     threads: int
     bounds: SumBounds | None
 
+    @property
+    def slot(self) -> str:
+        """The template that computes pairs."""
+        return "math/sum_bounds.mako" if self.bounds else "math/row_sums.mako"
+
     @classmethod
     def of(
         cls, p: KernelProblem, c: Config, arithmetic: Arithmetic, reducer: Reducer, threads: int, sm: int
@@ -337,15 +343,13 @@ class ResidentRows(Part):
             return self._pattern.format(acc, a, b).split("\n")
         return [f"{self.arithmetic.fma} {acc}, {a}, {b}, {acc};"]
 
-    def row(self, r: int) -> list[str]:
-        """The registers of the elements of row ``r``."""
-        return [self.a[r, k] for k in range(self.k)]
-
-    def bound_step(self, r: int, k: int, q: int) -> str:
-        """The instruction of step ``k`` of the bound of a row and a column."""
-        assert self.bounds is not None
-        before = self.acc[r, q] if k else self.bounds.columns_half[q]
-        return f"fma.rn.f32 {self.acc[r, q]}, {self.a[r, k]}, {self.b[k, q]}, {before};"
+    def row_bounds(self, r: int, columns: int, values: RowValues) -> RowBounds | None:
+        """The bounds of row ``r`` and so many columns."""
+        if self.bounds is None:
+            return None
+        row, several = range(self.k), range(columns)
+        elements, sums = [self.a[r, k] for k in row], [self.acc[r, q] for q in several]
+        return RowBounds(self.bounds, r, elements, [[self.b[k, q] for q in several] for k in row], sums, values.known)
 
     @property
     def row_starts(self) -> range:
@@ -396,12 +400,14 @@ class ResidentRows(Part):
 @dataclass(frozen=True)
 class GroupRow:
     """A row of a thread with columns that are computed together. ``row``: the number of the row; ``index``: the
-    register of its index; ``sums``: the registers of the reductions over k; ``values``: those that the sink takes."""
+    register of its index; ``sums``: the registers of the reductions over k; ``values``: those that the sink takes;
+    ``bounds``: those of the reductions, None: there are none."""
 
     row: int
     index: str
     sums: list[str]
     values: RowValues
+    bounds: RowBounds | None
 
 
 @dataclass(frozen=True)
@@ -440,18 +446,15 @@ class ResidentRowsPlan(Plan):
             self.taken = self.states = ResidentStates(p, sm, 1, rows=c.thread_rows, bounded=bool(c.lower_bounds))
             self.sink_kernels = ResidentReduceKernels(p, self.entry, self.states, c.column_parts)
         else:
-            self.taken = self.selected = ResidentLists(p, queue_entries(c), c.row_warps, self.mainloop.tile_bytes)
+            entries, start = queue_entries(c), self.mainloop.tile_bytes
+            self.taken = self.selected = ResidentLists(p, entries, c.row_warps, start, bool(c.lower_bounds))
 
     def _group(self, columns: int, prefix: str) -> ColumnGroup:
         own = self.mainloop
+        values = [RowValues(self.problem, self.device.sm, columns, 1, 1, row=r) for r in range(own.rows)]
         rows = [
-            GroupRow(
-                r,
-                f"%row{r}",
-                [own.acc[r, q] for q in range(columns)],
-                RowValues(self.problem, self.device.sm, columns, 1, 1, row=r),
-            )
-            for r in range(own.rows)
+            GroupRow(r, f"%row{r}", [own.acc[r, q] for q in range(columns)], x, own.row_bounds(r, columns, x))
+            for r, x in enumerate(values)
         ]
         last = columns < own.vec
         return ColumnGroup(columns, prefix, own.loads(columns), columns * own.bytes, rows, last)

@@ -16,7 +16,7 @@ h |x|² − (1/2 + (K + 8) u) b − 2⁻¹⁰⁰. So pairs whose g is below the 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
 
@@ -167,45 +167,38 @@ class SumBounds(Part):
     def last_column(self) -> int:
         return self.columns - 1
 
+    @cached_property
+    def column(self) -> Tile:
+        """The elements of a column."""
+        return Tile("element", TYPE, (self.k,))
+
     @property
-    def element_offsets(self) -> list[int]:
-        """The offset of each element of a column in shared memory."""
-        return [4 * k * self.columns for k in range(self.k)]
+    def column_elements(self) -> list[tuple[str, int]]:
+        """The pair (register, offset in shared memory) of each element of a column."""
+        return [(self.column[k], 4 * k * self.columns) for k in range(self.k)]
 
     @property
     def norm_offset(self) -> int:
         """The offset of the numbers of columns in shared memory."""
         return 4 * self.k * self.columns
 
-    def norm(self, into: str, elements: Sequence[str]) -> list[str]:
-        """The instructions of a norm."""
-        first, *others = elements
-        return [f"mul.rn.f32 {into}, {first}, {first};", *(f"fma.rn.f32 {into}, {x}, {x}, {into};" for x in others)]
+    @property
+    def column_norm(self) -> list[str]:
+        """The instructions of the norm of a column."""
+        return norm(self.column.all)
 
-    def greatest(self, into: str, values: Sequence[str]) -> list[str]:
+    def greatest(self, into: str, values: Sequence[str], used: Temporaries) -> list[str]:
         """The instructions of the greatest of several values; NaN if one of them is NaN."""
-        return self._greatest(into, values, Temporaries("g"))
-
-    def _greatest(self, into: str, values: Sequence[str], used: Temporaries) -> list[str]:
         each = [variable(f"value{n}", TYPE) for n in range(len(values))]
         root = reduce(lambda x, y: node("max", TYPE, x, y), each)
         registers = dict(zip(each, values, strict=True))
         return statements([root], registers, [into], sm=self.sm, temporaries=used).lines
 
-    def reaches(self, r: int, into: str, joined: bool) -> str:
-        """The comparison that tells if a pair of row ``r`` may matter. ``joined``: or ``into`` is true already."""
-        op, other = (".or", f", {into}") if joined else ("", "")
-        return f"setp.geu{op}.f32 {into}, {self.best[r]}, {self.limit[r]}{other};"
-
-    def bound_lines(self, r: int, into: str, known: dict[Node, str]) -> list[str]:
-        """The instructions of the greatest sum of row ``r``. ``known``: the registers of what it reads."""
-        return statements([self.bound], known, [into], sm=self.sm, temporaries=Temporaries("l")).lines
-
     @property
     def temporaries(self) -> list[str]:
         """The declarations of the registers that these instructions use."""
         greatest, limit = Temporaries("g"), Temporaries("l")
-        self._greatest("%best", [f"%value{n}" for n in range(self.vec)], greatest)
+        self.greatest("%best", [f"%value{n}" for n in range(self.vec)], greatest)
         if not self.follows_best:
             names = {variable(x, TYPE): f"%{x}" for x in variables(self.bound)}
             known = names | {v.element: f"%{v.name}" for v in self.problem.sink.vectors}
@@ -219,6 +212,69 @@ class SumBounds(Part):
             (self.half, "halves of the squared norms of the rows, less the errors of bounds"),
             (self.columns_half, "halves of the squared norms of the columns, negative"),
         ]
+
+
+@dataclass(frozen=True)
+class RowBounds:
+    """The bounds of row ``row`` of a thread and columns that are computed together. ``elements``: the registers of the
+    row; ``columns``: of the columns, by k; ``sums``: of the bounds; ``known``: of what the greatest sum reads."""
+
+    bounds: SumBounds
+    row: int
+    elements: list[str]
+    columns: list[list[str]]
+    sums: list[str]
+    known: Mapping[Node, str]
+
+    @property
+    def best(self) -> str:
+        return self.bounds.best[self.row]
+
+    @property
+    def limit(self) -> str:
+        return self.bounds.limit[self.row]
+
+    @property
+    def half(self) -> str:
+        return self.bounds.half[self.row]
+
+    @property
+    def norm(self) -> list[str]:
+        """The instructions of the norm of the row."""
+        return norm(self.elements)
+
+    @property
+    def greatest_sum(self) -> list[str]:
+        """The instructions of the sum above which a pair does not matter."""
+        used = Temporaries("l")
+        into = ["%greatest_sum"]
+        return statements([self.bounds.bound], self.known, into, sm=self.bounds.sm, temporaries=used).lines
+
+    @property
+    def lines(self) -> list[str]:
+        """The instructions of the bounds, and of the greatest one."""
+        steps = [
+            f"fma.rn.f32 {x}, {element}, {column[q]}, {x if k else self.bounds.columns_half[q]};"
+            for k, (element, column) in enumerate(zip(self.elements, self.columns, strict=True))
+            for q, x in enumerate(self.sums)
+        ]
+        return steps + self.bounds.greatest(self.best, self.sums, Temporaries("g"))
+
+    @property
+    def reaches(self) -> str:
+        """The comparison that sets %p if a pair may matter."""
+        return f"setp.geu.f32 %p, {self.best}, {self.limit};"
+
+    @property
+    def joins(self) -> str:
+        """As ``reaches``; %p stays true if it is after a row before."""
+        return f"setp.geu.or.f32 %p, {self.best}, {self.limit}, %p;" if self.row else self.reaches
+
+
+def norm(elements: Sequence[str]) -> list[str]:
+    """The instructions of the squared norm of a vector."""
+    first, *others = elements
+    return [f"mul.rn.f32 %norm, {first}, {first};", *(f"fma.rn.f32 %norm, {x}, {x}, %norm;" for x in others)]
 
 
 def _number(x: float) -> str:
