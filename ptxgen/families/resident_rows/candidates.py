@@ -30,10 +30,10 @@ class ResidentRowsSpace(CandidateSpace):
         "resident_rows_k",
         "resident_rows_copies",
         "resident_rows_columns",
-        "resident_rows_bounds",
     )
     extent_rules = (
         "range",
+        "resident_rows_bounds",
         "resident_rows_extents",
         "resident_rows_parts",
         "resident_rows_workspace",
