@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from ptxgen.lowering.kernel_problem import MatrixAccess, at_least_one
+from ptxgen.lowering.kernel_problem import KernelProblem, MatrixAccess, at_least_one
 from ptxgen.problem.dtypes import Dtype, dtype
 from ptxgen.problem.weight_formats import WEIGHT_FORMATS, WeightFormat
 
@@ -44,3 +44,9 @@ class QuantizedRows(MatrixAccess):
     def resized(self, mn: Any, k: Any, packed: bool) -> QuantizedRows:
         columns = -(-k // self.format.per_byte)
         return replace(self, rows=mn, columns=columns, ld=at_least_one(columns) if packed else self.ld)
+
+
+def quantized_rows(p: KernelProblem) -> QuantizedRows | None:
+    """The access to the quantized weights of a product; None: it has none."""
+    access = p.operands[1].access if len(p.operands) > 1 else None
+    return access if isinstance(access, QuantizedRows) else None

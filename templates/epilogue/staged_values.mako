@@ -15,7 +15,7 @@
 ${constants.mad("%c_x", "%wg", plan.mainloop.wg_rows, "%x0")}\
     mov.b32 %c_y, %y0;
 ${fragments.setup()}\
-% if plan.config.epilogue_aliases_ab and plan.config.math_warpgroups > 1:
+% if plan.epilogue.waits_for_stages:
     // ---- wait: the staging buffers are in the stages, which all warpgroups must have multiplied
     bar.sync 1, ${plan.epilogue.math_threads};
 % endif

@@ -62,8 +62,8 @@ ${constants.mad("%c_x", "%wg", plan.mainloop.wg_rows, "%x0")}\
     setp.neu.f32 %scaled, %alpha, 0f3F800000;
     or.pred %scaled, %scaled, %has_beta;
 ${fused_ops.registers()}\
-% if plan.config.epilogue_aliases_ab and plan.config.math_warpgroups > 1:
-    // ---- wait: the staging buffers are in the stages, which all warpgroups must have multiplied
+% if plan.epilogue.waits_for_stages:
+    // ---- wait: the staging buffers are in the stages, which all warps must have multiplied
     bar.sync 1, ${plan.epilogue.math_threads};
 % endif
 % if prefetched and not plan.epilogue.prefetches_early:

@@ -61,6 +61,7 @@ SOURCES: dict[str, CaseSource] = {
         element_groups.SOURCE,
         resident_rows.SOURCE,
         quantized.SOURCE,
+        quantized.WGMMA,
         wgmma.SOURCE,
         wgmma.RESIDENT_B,
         wgmma.SCALED,

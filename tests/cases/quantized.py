@@ -12,6 +12,7 @@ from ptxgen.families.registry import FAMILIES
 from ptxgen.lowering.lower import lower
 from ptxgen.operations.quantized.problem import QuantizedGemm
 from ptxgen.problem.device import Device
+from tests.cases import wgmma
 from tests.cases.source import RandomCases, extents
 from tests.lowered import legal
 
@@ -76,4 +77,20 @@ def config(p: QuantizedGemm, d: Device, rng: np.random.Generator, threads: int =
     return columns.row(int(rng.choice(rows))) if len(rows) else None
 
 
+def by_tma(rng: np.random.Generator, limit: int, d: Device) -> QuantizedGemm:
+    """As ``problem``, with weights that TMA can map."""
+    while (p := problem(rng, limit, d)).gated:
+        pass
+    whole = max(p.group, 16 * p.format.per_byte)
+    k = -(-p.k // whole) * whole
+    p = replace(p, k=k, lda=k + p.lda - p.k, ldb=0, aligned_b=16)
+    return replace(p, ldb=p.ldb + 16 * int(rng.integers(2)))
+
+
+def wgmma_config(p: QuantizedGemm, d: Device, rng: np.random.Generator, threads: int = 1024) -> Config | None:
+    """A random legal configuration of wgmma, or None if none was drawn."""
+    return wgmma.config(p, d, rng, threads, transposed_mma=1, operand_path_b=0, tma_rows=0)
+
+
+WGMMA = RandomCases("quantized_wgmma", by_tma, wgmma_config, limit=300, sms=wgmma.SMS)
 SOURCE = RandomCases(FAMILY, problem, config, limit=140, sms=range(80, 1000))

@@ -16,7 +16,7 @@ from ptxgen.problem.reference import compare, operands, reference
 from ptxgen.problem.weight_formats import WEIGHT_FORMATS
 from ptxgen.runtime.emulated import EmulatedDriver
 from ptxgen.runtime.runner import Runner
-from tests.cases.quantized import SOURCE
+from tests.cases.quantized import SOURCE, WGMMA
 from tests.gpu.test_families import wrong
 
 ON = ("emulated", "a100", "rtx4090", "b200")
@@ -32,9 +32,18 @@ def test_random_problems_and_configurations(n: int) -> None:
     assert wrong(runner, p, ("integers", "normal", "scaled")[n % 3], n, *SCALES[n % 3 if n % 2 else 0]) == ""
 
 
+@pytest.mark.parametrize("n", range(6))
+def test_random_problems_by_wgmma(n: int) -> None:
+    """Likewise, of weights that threads dequantize to fragments of wgmma."""
+    [(p, c)] = WGMMA.cases(300 + n, 1, device("emulated"), 90)
+    runner = Runner.of(EmulatedDriver(seed=n), p, c)
+    assert wrong(runner, p, ("integers", "normal", "scaled")[n % 3], n, *SCALES[n % 3 if n % 2 else 0]) == ""
+
+
 def computed(p: QuantizedGemm, config: str, arrays: dict[str, np.ndarray]) -> np.ndarray:
     c = np.full(p.stored[2], np.nan, p.output.numpy)
-    runner = Runner.of(EmulatedDriver(), p, parse_config(f"family=quantized_mma {config}"))
+    text = config if config.startswith("family=") else f"family=quantized_mma {config}"
+    runner = Runner.of(EmulatedDriver(), p, parse_config(text))
     return elements(p, C, runner.compute({**arrays, "C": c})["C"])
 
 
@@ -58,6 +67,7 @@ def test_every_byte_at_every_place_is_dequantized(dtype: str, weights: str, zero
     for rows in ("ms=8 ns=4 ml=32", "ms=4 ns=4 ml=16"):  # pairs of 4 bits are adjacent, and four apart
         config = f"{rows} nl=64 u=32 kl=1 vec_a=8 vec_b={p.format.bits} vec_c=4"
         assert (computed(p, config, arrays) == expected).all()
+    assert (computed(p, "family=wgmma ml=64 nl=64 u=64 stages=2 transposed_mma=1", arrays) == expected).all()
 
 
 @pytest.mark.parametrize("group", [0, 32])
@@ -71,11 +81,12 @@ def test_adversarial_scales(dtype: str, group: int) -> None:
     for i, value in enumerate(special):
         scales[3 * i, i % p.groups] = value
     config = "ms=2 ns=2 ml=8 nl=32 u=32 kl=1 vec_a=8 vec_b=4 vec_c=1"
-    got = computed(p, config, arrays)
-    found = compare(got, reference(p, arrays))
-    assert found.ok, found
-    assert np.isfinite(got[:, 1]).all()
-    assert not np.isfinite(got[:, 3]).any()
+    for text in (config, "family=wgmma ml=8 nl=64 u=64 stages=2 transposed_mma=1"):
+        got = computed(p, text, arrays)
+        found = compare(got, reference(p, arrays))
+        assert found.ok, found
+        assert np.isfinite(got[:, 1]).all()
+        assert not np.isfinite(got[:, 3]).any()
 
 
 @pytest.mark.parametrize("stages", [0, 3])
@@ -93,6 +104,16 @@ def test_edges_of_extents(m: int, k: int) -> None:
     p = QuantizedGemm(m, 7, k, weights="s4")
     arrays = operands(p, 3) | quantized_arrays(p, 3)
     got = computed(p, "ms=4 ns=2 ml=16 nl=16 u=32 kl=1 vec_b=1 stages=0", arrays)
+    assert compare(got, reference(p, arrays)).ok
+
+
+@pytest.mark.parametrize("m", [0, 9])
+@pytest.mark.parametrize("k", [0, 96])
+def test_edges_of_extents_by_wgmma(m: int, k: int) -> None:
+    """Likewise, with one row of weights, and a K that ends within a stage."""
+    p = QuantizedGemm(m, 1, k, weights="s4", group=32 if k else 0)
+    arrays = operands(p, 3) | quantized_arrays(p, 3)
+    got = computed(p, "family=wgmma ml=16 nl=64 u=64 stages=2 transposed_mma=1 epilogue_smem=1", arrays)
     assert compare(got, reference(p, arrays)).ok
 
 

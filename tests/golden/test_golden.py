@@ -298,6 +298,16 @@ GOLDEN = {
         "quantized_gemm 7,256,1024 NT f16 weights=u4 group=128 zeros=1",
         "family=quantized_mma ms=2 ns=4 ml=8 nl=64 u=256 kl=2 vec_a=8 vec_b=16 vec_c=4",
     ),
+    "quantized_wgmma": (
+        "h200",
+        "quantized_gemm 64,512,1024 NT f16 weights=u4 group=64 zeros=1",
+        "family=wgmma ml=64 nl=128 u=128 stages=4 transposed_mma=1 math_warpgroups=2 epilogue_smem=1",
+    ),
+    "quantized_wgmma_rows": (
+        "h200",
+        "quantized_gemm 64,512,1024 NT bf16 weights=s8",
+        "family=wgmma ml=64 nl=128 u=128 stages=4 transposed_mma=1 math_warpgroups=2 epilogue_smem=1 persistent=1",
+    ),
     "quantized_bytes": (
         "a100",
         "quantized_gemm 3,250,251 NT f16",

@@ -45,6 +45,7 @@ FAMILIES = {
     "conv_wgmma_by_image": (300, 400),
     "conv_wgmma_groups": (300, 400),
     "quantized_mma": (700, 500),
+    "quantized_wgmma": (700, 500),
     "winograd": (200, 400),
     "winograd_4x4": (200, 400),
 }

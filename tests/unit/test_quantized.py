@@ -102,10 +102,11 @@ def test_families_of_other_matrices_lack_the_access() -> None:
     """And the family of quantized weights computes nothing else."""
     q, plain = lower(QuantizedGemm(16, 64, 256)), Gemm(16, 64, 256, "NT", "f16")
     computing = [name for name, f in FAMILIES.items() if f.computes(q)]
-    assert computing == ["quantized_mma"]
+    assert computing == ["wgmma", "quantized_mma"]
     [scope] = [FAMILIES["quantized_mma"].scope]
     assert scope
     assert select(QuantizedGemm(16, 4096, 4096, weights="s4", group=128), H200)[0].config.family == "quantized_mma"
+    assert select(QuantizedGemm(256, 4096, 4096, weights="s4", group=128), H200)[0].config.family == "wgmma"
     assert select(plain, H200)[0].config.family != "quantized_mma"
 
 

@@ -17,6 +17,7 @@ from ptxgen.families.wgmma.rules import mapped
 from ptxgen.lowering.lower import lower
 from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.operations.grouped.problem import GroupedGemm
+from ptxgen.operations.quantized.problem import QuantizedGemm
 from ptxgen.problem.device import device
 from tests.cases import SOURCES
 from tests.lowered import first_violation, geometry, legal
@@ -368,6 +369,8 @@ def test_single_row_needs_no_pitch():
         (Gemm(64, 64, 64, "NN", "s8"), "", "wgmma_kmajor_y"),
         (Gemm(64, 64, 64, "NN", "s8"), "transposed_mma=1 u=32", "wgmma_x_from_registers"),
         (Gemm(64, 64, 64, "TT", "e4m3"), "epilogue_smem=1", "wgmma_x_from_registers"),
+        (QuantizedGemm(64, 64, 256, weights="s4", group=128), "u=128", "wgmma_quantized"),
+        (QuantizedGemm(64, 64, 256, weights="s4", group=128), "transposed_mma=1 u=64", "wgmma_quantized"),
         (Gemm(64, 64, 64, "TN", "s8"), "", "wgmma_kmajor_y"),
         (
             Gemm(64, 63, 64, "TN", "f16", ldb=63),

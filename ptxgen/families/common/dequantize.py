@@ -31,11 +31,13 @@ def _pair(half: int) -> str:
 class Dequantizer:
     """The numbers of the templates ``ptx/dequantize_*.mako``. ``format``: the format of the weights; ``dtype``: the
     type of the elements, f16 or bf16; ``strided``: True if 4-bit weights are converted in pairs four places apart,
-    which needs no selection of bytes."""
+    which needs no selection of bytes; ``selector``: the register
+    with the bytes that prmt selects, if a lane takes one pair of each word; otherwise empty."""
 
     format: WeightFormat
     dtype: str
     strided: bool = False
+    selector: str = ""
 
     nibble_bits: ClassVar[str] = "0x000F000F"
     lut_and_xor: ClassVar[str] = "0x6A"  #: lookup table of lop3 for (a and b) xor c
@@ -44,7 +46,8 @@ class Dequantizer:
     def template(self) -> str:
         """The template file that converts a word to pairs."""
         if self.format.bits == 4:
-            return f"ptx/dequantize_{'strided_' * self.strided}nibbles.mako"
+            kind = "lane_" if self.takes_bytes else "strided_" * self.strided
+            return f"ptx/dequantize_{kind}nibbles.mako"
         return "ptx/dequantize_bytes.mako" if self.dtype == "f16" else "ptx/dequantize_bytes_bf16.mako"
 
     @property
@@ -124,6 +127,53 @@ class Dequantizer:
     @property
     def pairs(self) -> list[tuple[int, str]]:
         """For each pair of elements: its number, and the prmt selector of its bytes."""
-        if self.format.bits == 4:  # a byte, and the same byte shifted by 4 bits
-            return [(i, f"0x{i * 0x1111 + 0x4400:04X}") for i in range(WORD)]
-        return [(i, f"0x4{2 * i + 1}4{2 * i}") for i in range(WORD // 2)]
+        if self.selector:
+            return [(0, self.selector)]
+        return [(i, f"0x{self.first_selector + i * self.selector_step:04X}") for i in range(self.pairs_of_word)]
+
+    # ---- one pair of a word, the lane's
+
+    @property
+    def pairs_of_word(self) -> int:
+        """Pairs of adjacent weights of a word."""
+        return self.elements // 2
+
+    @property
+    def takes_bytes(self) -> bool:
+        """True if the lane's byte gives both elements of its pair, the upper one as 16 times its value."""
+        return bool(self.selector) and self.format.bits == 4 and self.upper
+
+    byte_mask: ClassVar[str] = "0x00F0000F"
+    byte_factor: ClassVar[str] = "0x2C003C00"  #: 1, and 1/16, in f16
+    byte_zero: ClassVar[str] = "0x100001"  #: a zero point's factors in the significands of 1024 and 64
+
+    @property
+    def byte_magic(self) -> str:
+        """``magic`` of a lower nibble, and in the upper half of an upper one."""
+        return f"0x{MAGIC[self.dtype] * 0x10001 | self._sign | self._sign << 20:08X}"
+
+    @property
+    def byte_offset(self) -> str:
+        """``offset`` in the lower half, ``upper_offset`` in the upper half."""
+        lower, upper = (x | NEGATIVE for x in (MAGIC[self.dtype] | self._sign, UPPER | self._sign << 4))
+        return f"0x{lower | upper << 16:08X}"
+
+    @property
+    def first_selector(self) -> int:
+        """The bytes that prmt selects for the first pair of a word: of 4 bits a byte, and the same byte of the word
+        that is shifted by 4 bits; of 8 bits bytes between those of the power of two."""
+        if self.takes_bytes:
+            return 0
+        return 0x4400 if self.format.bits == 4 else 0x4140
+
+    @property
+    def selector_step(self) -> int:
+        """What the selector of the next pair has more."""
+        return 0x1111 if self.format.bits == 4 else 0x0202
+
+
+def widened(dtype: str, to: str, raw: str) -> str:
+    """The instruction that converts a scale of type ``dtype`` to f32. ``%zero_half``: a half that is zero."""
+    if dtype == "bf16":
+        return f"mov.b32 {to}, {{%zero_half, {raw}}};"
+    return f"mov.f32 {to}, {raw};" if dtype == "f32" else f"cvt.f32.f16 {to}, {raw};"

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from ptxgen.codegen.registers import Tile, braces, width
 from ptxgen.codegen.vectorized import Last, Log2, log2
+from ptxgen.families.common.dequantize import widened
 from ptxgen.families.common.matrix_instructions import COLUMNS
 from ptxgen.families.quantized_mma.geometry import CHUNK, ELEMENT, QUAD, WORD
 from ptxgen.lowering.quantized_rows import SCALES, ZEROS, QuantizedRows
@@ -201,15 +202,7 @@ class Weights:
 
     def converted_scales(self, n: int = 0) -> list[str]:
         """The instructions that convert the scales of a group to f32."""
-        dtype = self.access.scale
-        lines = []
-        for i in range(self.rows):
-            to, raw = self.scale[i], self.scales[n, i]
-            if dtype == "bf16":
-                lines.append(f"mov.b32 {to}, {{%zero_half, {raw}}};")
-            else:
-                lines.append(f"mov.f32 {to}, {raw};" if dtype == "f32" else f"cvt.f32.f16 {to}, {raw};")
-        return lines
+        return [widened(self.access.scale, self.scale[i], self.scales[n, i]) for i in range(self.rows)]
 
     def zero_points(self, step: int) -> list[tuple[list[str], str]]:
         """For the group that begins with the step: for each row, the registers of its offsets and of its zero point."""

@@ -45,7 +45,7 @@ from ptxgen.families.wgmma.geometry import (
     ROWS,
     SPAN,
     STEP,
-    from_registers,
+    adjacent_rows,
     length,
     packs_8bit,
     resident_blocks,
@@ -56,6 +56,7 @@ from ptxgen.lowering.block_scales import block_scaled
 from ptxgen.lowering.descriptor_table import grouped
 from ptxgen.lowering.im2col_descriptor import im2col, tma_n, with_descriptor
 from ptxgen.lowering.kernel_problem import KernelProblem
+from ptxgen.lowering.quantized_rows import quantized_rows
 from ptxgen.problem.device import Device
 
 #: (64-row tiles per block, math warpgroups, pingpong)
@@ -124,6 +125,7 @@ class WgmmaSpace(TileSpace):
         "wgmma_tensor_map_a",
         "wgmma_tensor_map_b",
         "wgmma_interleave_phases",
+        "wgmma_quantized",
     )
     slice_rules = (
         "threads",
@@ -181,14 +183,15 @@ class WgmmaSpace(TileSpace):
         """The representative has the same operands that TMA can map; its extents are those of tma_rows, or neutral."""
         c = p.vectors[2] * p.output.bytes
         m, n = (next((r for r in LEAST if x <= r), NEUTRAL) for x in (NEUTRAL if grouped(p) else p.m, tma_n(p)))
-        aligned = {x: 16 if mapped(p, x.lower()) else p.element.bytes for x in "AB"}
+        sizes = {x: p.operand(x).element.bytes for x in "AB"}
+        aligned = {x: 16 if mapped(p, x.lower()) else size for x, size in sizes.items()}
         if (x := im2col(p)) is not None:
             channels = widest_unit(p) if not x.wgrad else math.gcd(x.channels, ROWS)
             n //= x.merged_phases
             p = with_descriptor(p, x.representative(channels, NEUTRAL))
         p = p.representative.with_extents(m=m, n=n, k=NEUTRAL, batch=1).with_access("C", stride=0, aligned=c)
         for name, at in aligned.items():
-            p = p.with_access(name, stride=0, aligned=at, vec=at // p.element.bytes)
+            p = p.with_access(name, stride=0, aligned=at, vec=at // sizes[name])
         return p
 
     def variables(self, p: KernelProblem) -> dict[tuple[str, ...], list[tuple[int, ...]]]:
@@ -252,6 +255,8 @@ class WgmmaSpace(TileSpace):
                 return [packed]
             return [packed, operand_packing.paths(im2col(p).unpacked)]
         off_a, off_b = unmapped(p)
+        if quantized_rows(p) is not None:
+            return [(PACK * off_a, DIRECT)]
         packed = PACK * off_a, PACK * off_b
         if (off_a or off_b) and factor_bytes(p) == REALIGNED and p.batch == 1:
             return [packed, (REALIGN * off_a, REALIGN * off_b)]
@@ -485,7 +490,7 @@ class WgmmaSpace(TileSpace):
 def width_c(p: KernelProblem, c: Columns) -> Any:
     """Elements of one store of C: the default where TMA stores, else the adjacent ones of a thread, or of four."""
     x = im2col(p)
-    single = (c.transposed_mma == 1) & np.logical_not(from_registers(p, c))
+    single = (c.transposed_mma == 1) & np.logical_not(adjacent_rows(p, c))
     if x is not None:
         single = single | (not x.contiguous_columns) | ((x.side == "b") & (c.row_taps > 1))
     adjacent = np.where(single, 1, np.where(packs_8bit(p, c) & (c.vec_c >= COLUMNS), COLUMNS, 2))

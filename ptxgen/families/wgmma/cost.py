@@ -60,6 +60,12 @@ PROMOTE, PROMOTE_SUM = 250.0, 1.0  #: per K iteration, and per accumulator: addi
 #: with scales of blocks: the share of the adding that wgmma does not hide; cycles for each scale of Y that is loaded,
 #: and for each column of Y whose scale lanes exchange
 SCALED_SHARE, SCALE_LOADED, SCALE_EXCHANGED = 0.9, 19.0, 4.0
+#: quantized weights: wavefronts that read a fragment of 64 rows of X for one wgmma; instructions of a warp that
+#: dequantize it, by bits of a weight and whether it becomes bf16; cycles of the first fragment of a K iteration. Not
+#: measured yet
+DEQUANTIZE_READ = 16.0
+DEQUANTIZE = {(4, False): 22.0, (4, True): 22.0, (8, False): 22.0, (8, True): 32.0}
+DEQUANTIZE_ITERATION = 150.0
 BOTH_REDUCTIONS = 0.75  #: share of the cheaper reduction that is not hidden, with cluster_k and kg
 
 #: multiply-adds per clock and multiprocessor, by bytes of an element: 989 TFLOPS of f16 on an H100 or H200

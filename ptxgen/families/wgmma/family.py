@@ -62,6 +62,7 @@ FAMILY = TileFamily(
     | {
         "strided",
         "block_scaled",
+        "quantized_rows",
         "im2col",
         "im2col_output",
         "item_rows",

@@ -23,6 +23,7 @@ from ptxgen.lowering.block_scales import block_scaled, scales_of
 from ptxgen.lowering.descriptor_table import grouped
 from ptxgen.lowering.im2col_descriptor import Im2colPhase, im2col, tma_n
 from ptxgen.lowering.kernel_problem import KernelProblem
+from ptxgen.lowering.quantized_rows import QuantizedRows, quantized_rows
 from ptxgen.lowering.row_reduce import RowReduce
 from ptxgen.lowering.sink import SelectValues, ValueSink
 from ptxgen.problem.device import Device
@@ -40,6 +41,9 @@ PHASE_REGISTERS = 6  #: more of them if tiles are of phases: the address of C an
 REALIGN_WORDS, REALIGN_REGISTERS = 32, 24
 EXCHANGE_REGISTERS = 16  #: registers per thread of scales that lanes exchange
 SPARE_REGISTERS = 4  #: of LOOP_REGISTERS that loops with scales leave, unless lanes exchange them
+#: quantized weights: registers of a scale or zero point with its address, and those of LOOP_REGISTERS that loops with
+#: weights leave
+SCALE_REGISTERS, WEIGHTS_SPARE = 6, 18
 #: X in registers: 32-bit registers of 64 rows and one step, and how many steps are buffered
 FRAGMENT, FRAGMENTS = 4, 2
 #: registers per thread of three and of four warpgroups without setmaxnreg
@@ -147,6 +151,11 @@ def resident_blocks(d: Device, c: Any) -> Any:
     known = np.zeros(largest + 1, np.int64)
     known[list(RESIDENT_BLOCKS)] = list(RESIDENT_BLOCKS.values())
     return np.where(np.isin(cluster, list(RESIDENT_BLOCKS)), known[np.minimum(cluster, largest)], whole)
+
+
+def row_bytes(weights: QuantizedRows, c: Any) -> Any:
+    """Bytes of a row of quantized weights in a stage."""
+    return c.u // weights.format.per_byte
 
 
 def aligned(size: Any) -> Any:
@@ -305,10 +314,17 @@ def kmajor(p: KernelProblem, c: Any) -> tuple[Any, Any]:
 
 
 def from_registers(p: KernelProblem, c: Any) -> Any:
-    """True if wgmma must read X from registers: it reads 8-bit and 32-bit elements from shared memory only if K is
-    contiguous."""
+    """True if wgmma must read X from registers: quantized weights, which threads dequantize, and elements of 8 and 32
+    bits whose K is not contiguous."""
+    if quantized_rows(p) is not None:
+        return c.transposed_mma == 1
     a, b = kmajor(p, c)
     return (factor_bytes(p) != 2) & np.logical_not(where(c.transposed_mma == 1, b, a))
+
+
+def adjacent_rows(p: KernelProblem, c: Any) -> Any:
+    """True if the two rows of X of a thread are neighbours: those of operands that it reads from MN-major tiles."""
+    return from_registers(p, c) & (quantized_rows(p) is None)
 
 
 def _epilogue_regs(p: KernelProblem, c: Any, accumulators: Any, moves: Any) -> Any:
@@ -417,6 +433,10 @@ def _sides(p: KernelProblem, c: Any, images_x: Any, depth: Any) -> tuple[SideGeo
     halo, filter_depth = c.row_taps - 1, stage_depth(c)  # images have the depth of one tap
     x_depth, y_depth = where(images_x, c.u, filter_depth), where(images_x, filter_depth, c.u)
     x_bytes = aligned((where(x_kmajor, x_tile, x_rows) + where(images_x, halo, 0)) * x_depth * size * count)
+    weights = quantized_rows(p)
+    if weights is not None:
+        x_box = np.minimum(row_bytes(weights, c), SPAN)
+        x_bytes = aligned(x_tile * row_bytes(weights, c))
     y_bytes = aligned((y_tile + where(images_x, 0, halo)) * y_depth * size * count)
     image_boxes = where(images_x, x_tile // np.maximum(x_box, 1), y_slice // np.maximum(y_box, 1))
     if im2col(p) is not None and im2col(p).wgrad and im2col(p).tiled_form is not None:
@@ -486,6 +506,16 @@ def _scale_regs(p: KernelProblem, c: Any, mi: Any, y_tile: Any) -> Any:
     return 2 * (x_scales + y_scales) + where(y_rows == 1, EXCHANGE_REGISTERS, -SPARE_REGISTERS)
 
 
+def _weight_regs(p: KernelProblem, m: MathGeometry) -> Any:
+    """Registers of quantized weights as they are loaded, of their scales and zero points, and of the addresses of
+    these."""
+    weights = quantized_rows(p)
+    if weights is None:
+        return 0
+    words = 2 * (4 if weights.format.bits == 4 else 2)
+    return m.mi * (words + 2 * len(weights.arrays) * SCALE_REGISTERS) - WEIGHTS_SPARE
+
+
 def _budget(p: KernelProblem, c: Any, m: MathGeometry, accumulators: Any, moves: Any, y_tile: Any) -> RegisterBudget:
     """``moves``: of ``_sides``."""
     fixup = (c.kg > 1) & (c.splitk > SPLIT_WORKSPACE) | (c.stream_waves > 0)
@@ -501,7 +531,7 @@ def _budget(p: KernelProblem, c: Any, m: MathGeometry, accumulators: Any, moves:
         + where(located_pixels(p, c), PHASE_REGISTERS, 0)
         + where(m.a_from_registers, FRAGMENTS * FRAGMENT * m.mi + 8, 0)
     )
-    mainloop = mainloop + _scale_regs(p, c, m.mi, y_tile)
+    mainloop = mainloop + _scale_regs(p, c, m.mi, y_tile) + _weight_regs(p, m)
     mainloop = mainloop + where(moves > 0, np.minimum(4 * moves, REALIGN_WORDS) + REALIGN_REGISTERS, 0)
     epilogue = _epilogue_regs(p, c, accumulators, moves)
     # producers of packed phases with L2 policies need more

@@ -119,7 +119,7 @@ class OperandPath:
         self.role, self.name, self.base, self.multicast = role, name, base, multicast
         side = g.x if role == "x" else g.y
         self.kmajor = bool(side.kmajor)
-        size, depth = int(g.math.element_bytes), int(config.u)
+        size, depth = self._elements(g, config)
         tile = int(side.tile)
         inner = int(side.box)
         #: bytes of a row of a box, which its swizzle spans
@@ -153,6 +153,10 @@ class OperandPath:
         self.tx_bytes = len(self.boxes) * self.box[0] * self.box[1] * size
         self.tma_rank = 2 + len(outer)
         self.outer_coordinates = tuple(outer)
+
+    def _elements(self, g: WgmmaGeometry, config: Config) -> tuple[int, int]:
+        """Bytes of an element, and elements of K of a stage, as TMA loads them."""
+        return int(g.math.element_bytes), int(config.u)
 
     @property
     def desc_high_hex(self) -> str:

@@ -27,8 +27,7 @@ OFFSET_LIMIT = 1 << 40  #: bytes from one batch item to the next
 def mapped(p: KernelProblem, operand: str) -> bool:
     """True if there can be a tensor map of A, B or C: it starts at a multiple of 16 bytes, and so do its rows and batch
     items. Empty operands, and those that are split into planes first, need no map."""
-    size = (p.output if operand == "c" else p.element).bytes
-    access = p.operand(operand.upper()).access
+    size, access = p.operand(operand.upper()).element.bytes, p.operand(operand.upper()).access
     if im2col(p) is not None and operand != "c":
         return True  # the rules of im2col decide
     offset = access.stride * size if p.batch > 1 else 0

@@ -26,11 +26,13 @@ from ptxgen.families.wgmma.geometry import (
     located_pixels,
     phase_count,
     resident_blocks,
+    row_bytes,
     stage_depth,
 )
 from ptxgen.lowering.block_scales import block_scaled, scales_of
 from ptxgen.lowering.im2col_descriptor import im2col
 from ptxgen.lowering.kernel_problem import KernelProblem
+from ptxgen.lowering.quantized_rows import quantized_rows
 from ptxgen.problem.device import Device
 
 
@@ -61,7 +63,9 @@ def work(p: KernelProblem, c: Columns, g: WgmmaGeometry, d: Device) -> Work:
         products = products * (1 + cost.PLANES_NARROW * np.maximum(1 - g.y.tile / 128, 0))
     # wgmma reads both operands from shared memory, 64 rows of X each time
     read = (ROWS * STEP + STEP * g.y.tile) / perf_costs.WAVEFRONT
-    moved_x = g.x.rows / c.cluster_y * (1 + (c.cluster_y - 1) * cost.TMA_MULTICAST) * c.u * size * g.math.planes
+    weights = quantized_rows(p)
+    row = row_bytes(weights, c) if weights is not None else c.u * size * g.math.planes
+    moved_x = g.x.rows / c.cluster_y * (1 + (c.cluster_y - 1) * cost.TMA_MULTICAST) * row
     moved_y = (g.y.slice + (g.y.tile - g.y.slice) * cost.TMA_MULTICAST) * c.u * size * g.math.planes
     if im2col(p) is None:
         moved_y = moved_y * (1 + np.where(g.y.kmajor, 0, cost.TMA_NARROW * (SPAN / np.maximum(g.y.box * size, 1) - 1)))
@@ -72,6 +76,9 @@ def work(p: KernelProblem, c: Columns, g: WgmmaGeometry, d: Device) -> Work:
         np.where(c.transposed_mma == 1, moved_x, moved_y),
     )
     moved_b = np.where(c.resident_b == 1, 0, moved_b)  # the first tile of a block alone loads it
+    if weights is not None:  # threads read X, and dequantize it
+        read = cost.DEQUANTIZE_READ + STEP * g.y.tile / perf_costs.WAVEFRONT
+        products = np.maximum(products, cost.DEQUANTIZE[weights.format.bits, p.dtype == "bf16"])
     busy = instructions * np.maximum(products, read)
     realigned = (g.x.realigned * g.x.tile + g.y.realigned * g.y.tile) * c.u * size
     busy = busy + realigned * cost.REALIGN_BYTE
@@ -107,6 +114,8 @@ def work(p: KernelProblem, c: Columns, g: WgmmaGeometry, d: Device) -> Work:
     if block_scaled(p):  # warpgroups add at the same time; wgmma runs then if it has other accumulators
         latency = busy + cost.SCALED_SHARE * adds / c.promotion_buffers + cost.WGMMA_ITERATION
     latency = latency + cost.REALIGN_ITERATION * (realigned > 0)
+    if weights is not None:
+        latency = latency + cost.DEQUANTIZE_ITERATION
     return Work.of(
         len(c),
         resident=resident,

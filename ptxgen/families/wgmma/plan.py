@@ -23,7 +23,7 @@ from ptxgen.families.wgmma.conv.row_taps import RowTapLoads, with_row_taps
 from ptxgen.families.wgmma.conv.tiled_images import TiledLoads, TiledPhasedLoads
 from ptxgen.families.wgmma.conv.tiled_wgrad import TiledWgradLoads, unpacked
 from ptxgen.families.wgmma.conv.wgrad_loads import ImageWgradLoads, WgradLoads
-from ptxgen.families.wgmma.geometry import COLUMNS, WgmmaGeometry
+from ptxgen.families.wgmma.geometry import COLUMNS, WgmmaGeometry, adjacent_rows
 from ptxgen.families.wgmma.grouped.loads import GroupedLoads
 from ptxgen.families.wgmma.grouped.scheduler import GroupedTileScheduler, cluster_tile
 from ptxgen.families.wgmma.layout import Multicast, OperandPath
@@ -36,6 +36,7 @@ from ptxgen.families.wgmma.matrix.fragment_values import FRAGMENT, FragmentValue
 from ptxgen.families.wgmma.matrix.loads import MatrixLoads
 from ptxgen.families.wgmma.matrix.mainloop import Mainloop, Pipeline
 from ptxgen.families.wgmma.matrix.parameters import MEANINGS, TmaParameters
+from ptxgen.families.wgmma.matrix.quantized_weights import GroupScales, QuantizedLoads
 from ptxgen.families.wgmma.matrix.reduction import ClusterReduction, SplitKFixup
 from ptxgen.families.wgmma.matrix.scheduler import TileScheduler
 from ptxgen.families.wgmma.matrix.stream_scheduler import StreamFixup, StreamTileScheduler
@@ -49,6 +50,7 @@ from ptxgen.lowering.block_scales import block_scaled
 from ptxgen.lowering.descriptor_table import grouped
 from ptxgen.lowering.im2col_descriptor import im2col
 from ptxgen.lowering.kernel_problem import KernelProblem
+from ptxgen.lowering.quantized_rows import quantized_rows
 from ptxgen.lowering.row_reduce import RowReduce
 from ptxgen.lowering.sink import SelectValues, ValueSink
 
@@ -83,10 +85,13 @@ class WgmmaPlan(Plan):
         self.y = loads.operand("y", names[1], int(g.x.bytes), multicast_y)
         self.mainloop: Mainloop = Mainloop(p, c, g, self.x, self.y, self.arithmetic)
         m, s = self.mainloop, self.scheduler
-        self.scales: BlockScales | NoScales = NoScales()
+        self.scales: BlockScales | GroupScales | NoScales = NoScales()
         if block_scaled(p):
             item = "%item" if grouped(p) else "%batch_index" if self.batch.active else ""
             self.scales = BlockScales(p, m, s.x_extent, s.y_extent, item, "a" if grouped(p) else "")
+        weights = quantized_rows(p)
+        if weights is not None:
+            self.scales = GroupScales(weights, m.mi, s.x_extent, c.u, m.acc, m.wgmma_acc)
         self.cluster_reduction = ClusterReduction(c, g, m)
         fixup = StreamFixup if c.stream_waves else SplitKFixup
         self.fixup = fixup(c, g, m, self.cluster_reduction, self.scheduler)
@@ -193,6 +198,9 @@ class WgmmaPlan(Plan):
         p = self.problem
         if grouped(p):
             return GroupedLoads(p, self.config, self.geometry, True)
+        weights = quantized_rows(p)
+        if weights is not None:
+            return QuantizedLoads(p, self.config, self.geometry, False, weights)
         if im2col(p) is None:
             return MatrixLoads(p, self.config, self.geometry, self.batch.active)
         if im2col(p).row_taps > 1:
@@ -224,7 +232,7 @@ class WgmmaPlan(Plan):
         descriptor = im2col(self.problem)
         if descriptor is not None and not descriptor.contiguous_columns:
             return 1
-        return 1 if self.config.transposed_mma and not self.mainloop.a_from_registers else 2
+        return 1 if self.config.transposed_mma and not adjacent_rows(self.problem, self.config) else 2
 
     @property
     def images(self) -> OperandPath:

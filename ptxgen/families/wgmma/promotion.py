@@ -8,11 +8,15 @@ from typing import Any
 
 from ptxgen.families.wgmma import bf16x3
 from ptxgen.lowering.kernel_problem import KernelProblem
+from ptxgen.lowering.quantized_rows import quantized_rows
 from ptxgen.problem.dtypes import promotion_k
 
 
 def depth(p: KernelProblem) -> int:
     """Elements of K that wgmma sums at most before the sum is added to the total; 0: all of K."""
+    weights = quantized_rows(p)
+    if weights is not None:  # the sum of a group is multiplied by its scale
+        return weights.group
     return bf16x3.PROMOTED if bf16x3.planes(p) > 1 else promotion_k(p.element, p.compute)
 
 

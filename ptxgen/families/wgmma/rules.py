@@ -27,6 +27,7 @@ from ptxgen.families.wgmma.geometry import (
     STREAM_BLOCKS,
     WARPGROUP,
     WgmmaGeometry,
+    adjacent_rows,
     image_run,
     loads_tiled,
     located_pixels,
@@ -37,6 +38,7 @@ from ptxgen.families.wgmma.operand_packing import TMA_ALIGNED, mapped, packs, re
 from ptxgen.lowering.descriptor_table import grouped
 from ptxgen.lowering.im2col_descriptor import im2col
 from ptxgen.lowering.kernel_problem import KernelProblem
+from ptxgen.lowering.quantized_rows import quantized_rows
 from ptxgen.lowering.sink import StoreValue, ValueSink
 from ptxgen.problem.device import Device
 
@@ -184,6 +186,13 @@ def _stages_values(p: KernelProblem) -> bool:
     return isinstance(p.sink, StoreValue) and p.sink.guard is None and not p.output.integer
 
 
+def _takes_weights(p: KernelProblem, c: Any) -> Any:
+    """True if ``c`` multiplies quantized weights."""
+    group = max(promotion.depth(p), 1)
+    paths = (c.operand_path_b == DIRECT) & (c.operand_path_a != REALIGN)
+    return (c.transposed_mma == 1) & paths & (c.u % group == 0)
+
+
 def _producer_registers(p: KernelProblem, c: Any, g: WgmmaGeometry) -> Any:
     if im2col(p) is None:
         return True
@@ -264,10 +273,23 @@ RULES = (
         "wgmma_x_from_registers",
         lambda p, c, g, d: (
             np.logical_not(g.math.a_from_registers)
-            | ((c.tma_rows == 0) & (c.epilogue_smem == 0) & (c.u * g.math.element_bytes >= 2 * STEP))
+            | (
+                (c.tma_rows == 0)
+                & ((c.epilogue_smem == 0) | np.logical_not(adjacent_rows(p, c)))
+                & (c.u * g.math.element_bytes >= 2 * STEP)
+            )
         ),
         "wgmma reads X from registers (layout {p.layout}, transposed_mma={c.transposed_mma}): that takes tma_rows=0,"
-        " epilogue_smem=0, and u={c.u} elements of {g.math.element_bytes} bytes to be 64 bytes or more",
+        " u={c.u} elements of {g.math.element_bytes} bytes to be 64 bytes or more, and epilogue_smem=0 except for"
+        " quantized weights",
+    ),
+    Rule(
+        "wgmma_quantized",
+        lambda p, c, g, d: (quantized_rows(p) is None) | _takes_weights(p, c),
+        "transposed_mma={c.transposed_mma}, u={c.u}, operand_path_a={c.operand_path_a},"
+        " operand_path_b={c.operand_path_b}: quantized weights are the side of the 64 rows (transposed_mma=1), are read"
+        " from where they are (operand_path_b=direct), beside activations that are not realigned, and u has whole"
+        " groups",
     ),
     Rule(
         "wgmma_axis_range",

@@ -11,7 +11,8 @@ Matrix = tuple[int, int, int, int]
 
 def stored(p: KernelProblem, name: str) -> Matrix:
     """Operand A or B as it is in memory."""
-    tensor: Matrix = p.operand(name.upper()).access.tensor(p.element.bytes)
+    x = p.operand(name.upper())
+    tensor: Matrix = x.access.tensor(x.element.bytes)
     return tensor
 
 

@@ -765,6 +765,12 @@ class Epilogue(epilogue.Epilogue):
         return "SCALED" if self.scales or self.problem.sink.elementwise else "PACK"
 
     @property
+    def waits_for_stages(self) -> bool:
+        """True if other warps may still read the stages that the staging buffers are in."""
+        several = self.config.math_warpgroups > 1 or self.mainloop.a_from_registers
+        return bool(self.config.epilogue_aliases_ab) and several
+
+    @property
     def math_threads(self) -> int:
         return WARPGROUP * self.config.math_warpgroups
 

@@ -49,7 +49,7 @@ class MatrixLoads(Part):
 
     def tensor_map(self, p: KernelProblem, x: OperandPath, element_type: str) -> TensorMap:
         """The map of an operand of ``p``, its elements of type ``element_type``."""
-        size = p.element.bytes
+        size = p.operand(x.name.upper()).element.bytes
         if p.k == 0:  # maps must have an extent: the workspace, which is zero
             return matrix_map(p, "W", element_type, (16, 1, 16, 0), size, x.box, x.span, self.batched)
         return matrix_map(p, x.name.upper(), element_type, stored(p, x.name), size, x.box, x.span, self.batched)

@@ -14,6 +14,7 @@ from ptxgen.codegen.vectorized import WARP, Last
 from ptxgen.families.wgmma import bf16x3, promotion
 from ptxgen.families.wgmma.geometry import COLUMNS, ROWS, STEP, WARPGROUP, WgmmaGeometry, stage_depth
 from ptxgen.families.wgmma.layout import ADDRESS_MASK, OperandPath, Product
+from ptxgen.families.wgmma.matrix.quantized_weights import QuantizedFragments, QuantizedOperand
 from ptxgen.families.wgmma.matrix.rs_fragments import (
     BYTE_ROWS,
     WGMMA_NEXT_ROW,
@@ -77,6 +78,8 @@ class Mainloop(Part):
 
     @property
     def template(self) -> str:
+        if isinstance(self.x, QuantizedOperand):
+            return "math/wgmma_quantized.mako"
         return "math/wgmma_rs.mako" if self.a_from_registers else "math/wgmma.mako"
 
     @property
@@ -84,11 +87,15 @@ class Mainloop(Part):
         """How the sums of an iteration of K become those of all."""
         if self.promotes:
             return "math/promote.mako"
+        if isinstance(self.x, QuantizedOperand):
+            return "math/accumulate_rows.mako"
         return "math/accumulate_steps.mako" if self.a_from_registers else "math/accumulate_inplace.mako"
 
     @property
     def additions(self) -> str:
         """How two-level sums are added to the totals."""
+        if isinstance(self.x, QuantizedOperand):
+            return "math/group_scales.mako"
         return "math/block_scales.mako" if block_scaled(self.problem) else "math/two_level_accumulate.mako"
 
     # ---- a stage
@@ -154,18 +161,20 @@ class Mainloop(Part):
         p = self.problem
         if self.split:
             return ", 1, 1, 0, 0"
-        major = f", {int(not self.x.kmajor)}, {int(not self.y.kmajor)}"
+        major = f", {int(not self.y.kmajor)}"
+        if not self.a_from_registers:
+            major = f", {int(not self.x.kmajor)}" + major
         return ", 1, 1" + (major if p.element.bytes == 2 else "") if not p.accumulator.integer else ""
 
     @property
     def k_steps(self) -> int:
         """wgmma instructions along K of a stage that are not of planes."""
-        return int(stage_depth(self.config)) * self.x.element // STEP
+        return int(stage_depth(self.config)) * self.y.element // STEP
 
     @property
     def promoted_steps(self) -> int:
         """K steps after which a sum is added to the total; without two-level sums, those of a stage."""
-        return promotion.depth(self.problem) * self.x.element // STEP or self.k_steps
+        return promotion.depth(self.problem) * self.y.element // STEP or self.k_steps
 
     @property
     def stage_sums(self) -> list[StageSum]:
@@ -190,6 +199,10 @@ class Mainloop(Part):
         if not self.promotes:
             return "1" if k else "%accumulate"
         return "1" if k % self.promoted_steps else "0"
+
+    def begins_group(self, k: int) -> bool:
+        """True if K step ``k`` begins a group of weights that has scales of its own."""
+        return self.promotes and k % self.promoted_steps == 0
 
     def ends_sum(self, k: int) -> bool:
         """True if the sum of K step ``k`` is added to the total within the stage."""
@@ -230,27 +243,30 @@ class Mainloop(Part):
         """Bytes of shared memory from the X rows of one warpgroup to those of the next."""
         if self.config.pingpong:
             return 0
-        if self.a_from_registers:
+        if isinstance(self.fragments, Fragments) and self.a_from_registers:
             return self.mi * ROWS // self.fragments.inner * self.fragments.box_bytes
         repeated = not self.x.kmajor and self.x.box[0] < ROWS
         return 0 if repeated else self.mi * self.x.m64_bytes
 
     @cached_property
-    def fragments(self) -> Fragments:
+    def fragments(self) -> Fragments | QuantizedFragments:
         """The register fragments of X, where wgmma takes it from registers."""
+        x = self.x
+        if isinstance(x, QuantizedOperand):
+            return QuantizedFragments(x.access, self.problem.dtype, self.mi, x.span, x.tile * x.span, self.config.u)
         return Fragments(int(self.geometry.math.element_bytes), self.mi, self.x.span, self.x.depth)
 
     @property
     def row_terms(self) -> tuple[Term, ...]:
         """A thread's first row of 64, by bits of its number in the warpgroup."""
-        if not self.a_from_registers:
+        if not (self.a_from_registers and isinstance(self.fragments, Fragments)):
             return WGMMA_ROWS
         return WORD_ROWS if self.fragments.words else BYTE_ROWS
 
     @property
     def next_row(self) -> int:
         """Rows from a thread's first to its second."""
-        return 1 if self.a_from_registers else WGMMA_NEXT_ROW
+        return WGMMA_NEXT_ROW if self.row_terms is WGMMA_ROWS else 1
 
     # ---- accumulators
 

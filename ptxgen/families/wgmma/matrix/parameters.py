@@ -23,6 +23,7 @@ from ptxgen.families.wgmma.layout import OperandPath
 from ptxgen.families.wgmma.matrix.block_scales import BlockScales, NoScales
 from ptxgen.families.wgmma.matrix.epilogue import Epilogue
 from ptxgen.families.wgmma.matrix.loads import MatrixLoads
+from ptxgen.families.wgmma.matrix.quantized_weights import GroupScales
 from ptxgen.families.wgmma.matrix.scheduler import TileScheduler
 from ptxgen.families.wgmma.matrix.tensor_batch import TensorBatch
 from ptxgen.families.wgmma.packing.smem_realign import RealignedOperand
@@ -51,6 +52,7 @@ MEANINGS = {
     "groups_of_item": "groups that share an item of the batch",
     "run_gap_(rows|columns)": "elements between runs of rows or columns of C",
     "scale_[ab]_(rows|k|items)": "bytes from the scales of a block of rows, of K, or of an item to those of the next",
+    "scales|zeros": "address of the scales, or the zero points, of the weights: row, group",
     "phase_table|phases": "address of the table of phases, their number",
     "tap_step[0-2]": "coordinates from one tap of a phase to the next, along an axis",
 }
@@ -68,7 +70,7 @@ class TmaParameters(KernelParameters):
     epilogue: Epilogue
     scheduler: TileScheduler
     packing: Packing
-    scales: BlockScales | NoScales
+    scales: BlockScales | GroupScales | NoScales
 
     @property
     def maps(self) -> list[str]:

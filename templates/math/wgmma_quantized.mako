@@ -1,0 +1,90 @@
+## The products of a stage by wgmma with X from registers: the weights of a K step are dequantized while the previous step's
+## products run.
+<%namespace name="constants" file="/ptx/constants.mako"/>
+<%namespace name="smem" file="/math/wgmma.mako"/>
+<%namespace name="bits" file="/ptx/convert.mako"/>
+<%namespace name="dequantize" file="/${context['plan'].mainloop.fragments.dequantizer.template}"/>
+<%namespace name="scales" file="/${context['plan'].scales.template}"/>
+<%namespace name="promotion" file="/${context['plan'].mainloop.accumulate}"/>
+<%def name="setup()">
+<% m, f = plan.mainloop, plan.mainloop.fragments %>\
+${smem.y_setup()}\
+    // this thread's address of X in stage 0: its first row, the word of its pair, the swizzle of the row
+    .reg .b32 %frag_ptr, %weight_selector;
+    ${f.tile.declaration}
+    ${f.raw.declaration}
+${dequantize.registers(f.dequantizer)}\
+    {
+    .reg .b32 %row, %pair;
+${constants.mad("%frag_ptr", "%wg", m.x_wg_bytes, "%smem")}\
+    mov.u32 %row, 0;
+${bits.add_thread_terms("%row", "%wg_thread", m.row_terms)}\
+    mad.lo.u32 %frag_ptr, %row, ${f.span}, %frag_ptr;
+% if f.swizzle_mask:
+${constants.shr("%row", "%row", f.swizzle_shift)}\
+    and.b32 %row, %row, ${f.swizzle_mask};
+    mad.lo.u32 %frag_ptr, %row, 16, %frag_ptr;
+% endif
+    // the pair of a word, and the word of 8 elements of K
+    and.b32 %pair, %lane, 3;
+    shr.u32 %row, %pair, ${f.log2_pairs};
+    mad.lo.u32 %frag_ptr, %row, 4, %frag_ptr;
+    and.b32 %pair, %pair, ${f.last_pair};
+    mad.lo.u32 %weight_selector, %pair, ${f"0x{f.dequantizer.selector_step:04X}"}, ${f"0x{f.dequantizer.first_selector:04X}"};
+    }
+</%def>
+
+<%def name="multiply(pipeline)">
+<% m, f = plan.mainloop, plan.mainloop.fragments %>\
+    {
+    .reg .b32 %frag_addr, %chunk_addr, %y_stage_desc_low, %desc_low;
+    .reg .b64 %y_desc;
+    mad.lo.u32 %frag_addr, %stage, ${m.stage_bytes}, %frag_ptr;
+    // this stage: descriptor of Y in units of 16 bytes
+    mul.lo.u32 %desc_low, %stage, ${m.stage_units};
+    add.u32 %y_stage_desc_low, %y_desc_low, %desc_low;
+${load(f.first_chunk)}\
+% for k in range(f.k_steps):
+  % if m.begins_group(k):
+${scales.begin_group()}\
+  % endif
+    // ---- K step ${k}; wait: the products of the step before the previous one, which frees the registers of the fragments
+    wgmma.wait_group.sync.aligned 1;
+  % if k == 1 and not m.promotes:
+${pipeline.free_previous()}\
+  % endif
+  % for x in f.dequantized(k, plan.scales.offsets):
+${dequantize.word(f.dequantizer, x.to, x.word, x.offsets)}\
+  % endfor
+  % for chunk in f.next_chunk(k):
+${load(chunk)}\
+  % endfor
+    wgmma.fence.sync.aligned;
+  % for s in m.step_products[k]:
+${smem.descriptor("%y_desc", "%y_stage_desc_low", s.y, plan.y)}\
+    wgmma.mma_async.sync.aligned.${m.instruction} ${m.wgmma_acc[s.mi, :]}, ${f.operands[k][s.mi]}, %y_desc, ${s.scale_d}${m.immediates};
+  % endfor
+    wgmma.commit_group.sync.aligned;
+  % if m.ends_sum(k):
+${promotion.promote(m.complete_sums)}\
+  % endif
+% endfor
+    }
+</%def>
+
+<%def name="load(chunk)">
+${constants.xor("%chunk_addr", "%frag_addr", chunk.flip)}\
+% for x in chunk.loads:
+    ld.shared.${x.suffix} ${x.registers}, [%chunk_addr+${x.offset}];
+% endfor
+</%def>
+
+<%def name="widen()">
+% if not plan.scales.grouped:
+    // the sums times the scales of their rows
+${scales.scale_rows()}\
+% endif
+</%def>
+<%def name="convert()">
+${smem.convert()}\
+</%def>
