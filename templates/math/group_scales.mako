@@ -2,7 +2,7 @@
 <%namespace name="dequantize" file="/${context['plan'].mainloop.fragments.dequantizer.template}"/>
 <%namespace name="convert" file="/ptx/convert.mako"/>
 <%def name="setup()">
-    // groups of rows of weights: scales${" and zero points" if plan.scales.access.zeros else ""}
+    // groups of weights
     .reg .b64 %group_base;
     .reg .b32 %group, %last_group, %groups, %group_row, %group_index;
     .reg .b16 %zero_half;

@@ -30,7 +30,7 @@ ${constants.shr("%row", "%row", f.swizzle_shift)}\
     shr.u32 %row, %pair, ${f.log2_pairs};
     mad.lo.u32 %frag_ptr, %row, 4, %frag_ptr;
     and.b32 %pair, %pair, ${f.last_pair};
-    mad.lo.u32 %weight_selector, %pair, ${f"0x{f.dequantizer.selector_step:04X}"}, ${f"0x{f.dequantizer.first_selector:04X}"};
+    mad.lo.u32 %weight_selector, %pair, ${f.dequantizer.selector_step}, ${f.dequantizer.first_selector};
     }
 </%def>
 

@@ -46,8 +46,8 @@ class Dequantizer:
     def template(self) -> str:
         """The template file that converts a word to pairs."""
         if self.format.bits == 4:
-            kind = "lane_" if self.takes_bytes else "strided_" * self.strided
-            return f"ptx/dequantize_{kind}nibbles.mako"
+            placed = "lane_" if self.takes_bytes else "strided_" * self.strided
+            return f"ptx/dequantize_{placed}nibbles.mako"
         return "ptx/dequantize_bytes.mako" if self.dtype == "f16" else "ptx/dequantize_bytes_bf16.mako"
 
     @property
@@ -129,7 +129,7 @@ class Dequantizer:
         """For each pair of elements: its number, and the prmt selector of its bytes."""
         if self.selector:
             return [(0, self.selector)]
-        return [(i, f"0x{self.first_selector + i * self.selector_step:04X}") for i in range(self.pairs_of_word)]
+        return [(i, _selector(self._first_selector + i * self._selector_step)) for i in range(self.pairs_of_word)]
 
     # ---- one pair of a word, the lane's
 
@@ -159,17 +159,30 @@ class Dequantizer:
         return f"0x{lower | upper << 16:08X}"
 
     @property
-    def first_selector(self) -> int:
+    def first_selector(self) -> str:
         """The bytes that prmt selects for the first pair of a word: of 4 bits a byte, and the same byte of the word
         that is shifted by 4 bits; of 8 bits bytes between those of the power of two."""
+        return _selector(self._first_selector)
+
+    @property
+    def selector_step(self) -> str:
+        """What the selector of the next pair has more."""
+        return _selector(self._selector_step)
+
+    @property
+    def _first_selector(self) -> int:
         if self.takes_bytes:
             return 0
         return 0x4400 if self.format.bits == 4 else 0x4140
 
     @property
-    def selector_step(self) -> int:
-        """What the selector of the next pair has more."""
+    def _selector_step(self) -> int:
         return 0x1111 if self.format.bits == 4 else 0x0202
+
+
+def _selector(bytes_: int) -> str:
+    """The operand of prmt that selects four bytes by four bits each."""
+    return f"0x{bytes_:04X}"
 
 
 def widened(dtype: str, to: str, raw: str) -> str:
