@@ -7,12 +7,12 @@ import math
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from functools import cache, lru_cache, partial
-from types import FunctionType
+from types import CellType, FunctionType
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ptxgen.api import drivers, new_arrays, task_call, truth_arrays
+from ptxgen.api import call_lock, drivers, new_arrays, task_call, truth_arrays
 from ptxgen.api.arrays import View, require_same_memory, tensor
 from ptxgen.api.selection import Selection
 from ptxgen.api.task import TaskFunction
@@ -156,6 +156,45 @@ def _task(pairs: Pairs, form: tuple[Any, ...], test: Callable[..., Any] | None, 
     return TaskFunction(pairs.function(partial(_OUTPUTS[name], *words), test, finished), place=caller)
 
 
+class _Kept(NamedTuple):
+    """A task that an object keeps. ``test``: the function that it was traced with, whose cells are its own: those of an
+    equal function give them their contents."""
+
+    task: TaskFunction
+    test: Any
+
+
+def _written(test: Any) -> Any:
+    """What equal functions have in common besides the contents of their closures: a lambda in a loop is a new function
+    in each iteration."""
+    key = (test.__code__, id(test.__globals__), test.__defaults__, tuple((test.__kwdefaults__ or {}).items()))
+    try:
+        hash(key)
+    except TypeError:
+        return test
+    return key
+
+
+def _with_own_cells(test: Any) -> Any:
+    """An equal function whose closure has other cells with the same contents."""
+    if test.__closure__ is None:
+        return test
+    cells = tuple(CellType() for _ in test.__closure__)
+    made = FunctionType(test.__code__, test.__globals__, test.__name__, test.__defaults__, cells)
+    made.__kwdefaults__ = test.__kwdefaults__
+    _copy_cells(test, made)
+    return made
+
+
+def _copy_cells(test: Any, kept: Any) -> None:
+    """Gives the cells of ``kept`` the contents of those of ``test``."""
+    for x, own in zip(test.__closure__ or (), kept.__closure__ or (), strict=True):
+        try:
+            own.cell_contents = x.cell_contents
+        except ValueError:  # it has no value yet
+            del own.cell_contents
+
+
 #: the tasks of named distances, which all objects share
 _shared_task = lru_cache(maxsize=256)(_task)
 
@@ -208,7 +247,7 @@ class Pairwise:
         self._x, self._view = x
         self._y: Any = None if y is None else y[0]
         view = self._view if y is None else y[1]
-        self._pairs, self._options, self._tasks = pairs, options, OrderedDict[Any, TaskFunction]()
+        self._pairs, self._options, self._tasks = pairs, options, OrderedDict[Any, _Kept]()
         self._numbers: dict[str, Any] = {} if p is None else {"p": p}
         if pairs.named is not None and pairs.named.takes_size:
             self._numbers["size"] = float(self._view.shape[1])
@@ -361,7 +400,11 @@ class Pairwise:
         arrays = {"X": self._x} if self._y is None else {"X": self._x, "Y": self._y}
         if finished:
             arrays |= self._numbers_of_rows()
-        return self._task(form, test, finished)(**arrays, **self._numbers, **self._options, **given)
+        given = {**arrays, **self._numbers, **self._options, **given}
+        if test is None or test.__closure__ is None:
+            return self._task(form, test, finished)(**given)
+        with call_lock.lock:  # the cells of the kept test have the contents of this one until the call ends
+            return self._task(form, test, finished)(**given)
 
     def _reduced(
         self, op: str, axis: int, out: Any, test: Callable[..., Any] | None = None, finished: bool = True
@@ -403,12 +446,17 @@ class Pairwise:
     def _task(self, form: tuple[Any, ...], test: Callable[..., Any] | None, finished: bool) -> TaskFunction:
         if self._pairs.shared and test is None:
             return _shared_task(self._pairs, form, None, finished)
-        key = (form, test, finished)
-        task = self._tasks.pop(key, None) or _task(self._pairs, form, test, finished)
-        while len(self._tasks) >= KEPT:
-            self._tasks.popitem(last=False)
-        self._tasks[key] = task
-        return task
+        key = (form, None if test is None else _written(test), finished)
+        kept = self._tasks.pop(key, None)
+        if kept is None:
+            own = None if test is None else _with_own_cells(test)
+            kept = _Kept(_task(self._pairs, form, own, finished), own)
+            while len(self._tasks) >= KEPT:
+                self._tasks.popitem(last=False)
+        elif test is not None:
+            _copy_cells(test, kept.test)
+        self._tasks[key] = kept
+        return kept.task
 
     def _program(self, form: tuple[Any, ...], test: Callable[..., Any] | None = None) -> Program:
         """The program of an output."""

@@ -13,6 +13,7 @@ from ptxgen.api import runners
 from ptxgen.errors import DtypeError, InputError, ShapeError, TaskError
 from ptxgen.operations.task import fast_distances
 from ptxgen.operations.task.tracing.pairs import NAMED_STEPS
+from ptxgen.operations.task.tracing.traced_function import TracedFunction
 from ptxgen.problem.device import device
 from ptxgen.tuning.selection import require
 
@@ -101,6 +102,24 @@ def test_every_method() -> None:
     out = np.empty((M, N), np.float32)
     assert d.dense(out=out) is out
     np.testing.assert_allclose(out, L1, rtol=1e-5)
+
+
+def test_equal_tests_are_traced_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lambda is a new function in each call; its numbers are those of the call, wherever they are."""
+    traced, trace = [], TracedFunction._traced
+    monkeypatch.setattr(TracedFunction, "_traced", lambda *given: traced.append(1) or trace(*given))
+    d = ptxgen.pairwise(X, Y, taxicab)
+
+    def counts(eps: float) -> Any:
+        return d.count(lambda c: c < eps), d.count(lambda c, least=1.0: (c > least) & (c < eps))
+
+    for eps in (4.0, 2.0, 3.0):
+        below, between = counts(eps)
+        np.testing.assert_array_equal(below, np.less(L1, eps).sum(1))
+        np.testing.assert_array_equal(between, (np.less(L1, eps) & np.greater(L1, 1)).sum(1))
+    assert len(traced) == 2
+    np.testing.assert_array_equal(counts(4)[0], np.less(L1, 4).sum(1))  # an integer: another type
+    assert len(traced) > 2
 
 
 def test_topk_has_the_least_results_unless_told() -> None:
