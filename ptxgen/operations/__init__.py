@@ -14,7 +14,7 @@ OPERATIONS.update({operation.name: operation for operation in (GEMM, CONV, GROUP
 
 
 def _read_activation(text: str) -> tuple[str, Node]:
-    """The parser is imported with the first expression."""
+    """Reads the text of an activation. The parser is imported here, with the first expression, to keep imports fast."""
     from ptxgen.operations.task import activations
 
     return activations.read(text)

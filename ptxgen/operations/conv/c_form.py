@@ -1,4 +1,4 @@
-"""Convolutions of two dimensions in C."""
+"""The C form of two-dimensional convolutions, for exported libraries."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ def _elements(p: Conv) -> tuple[int, int, int]:
 
 
 def _without_sum(p: Conv) -> Gemm:
-    """The result as matrices with a bias for each column, if channels are contiguous, else for each row."""
+    """The problem that computes C without a product, where the sum over K is empty: the result as matrices, with a bias
+    for each column if channels are contiguous, else for each row."""
     result = p.tensors[2]
     extents = p.extents(result)
     place, sizes = 0, list(extents.values())

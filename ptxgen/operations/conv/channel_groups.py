@@ -1,8 +1,8 @@
-"""Groups of several channels as items of a batch: TMA loads the pixels of a group through an im2col map whose last
-coordinate is the group, and whose images are an axis of pixels.
+"""Makes groups of several channels the items of a batch. TMA loads the pixels of a group through an im2col map whose
+last coordinate is the group; the images are an axis of pixels of this map.
 
 Groups with few channels share an item, so that boxes have whole lines of channels. The filters of an item are then
-packed as blocks on a diagonal, with zeros between them; of a weight gradient only these blocks are stored."""
+packed as blocks on a diagonal, with zeros elsewhere; of a weight gradient, only these blocks are stored."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from ptxgen.lowering.im2col_descriptor import BOX, Digits, Im2colDescriptor, Im2
 from ptxgen.lowering.packed_copy import Axis, Digit, PackedCopy
 from ptxgen.operations.conv.problem import Conv
 
-CORNER = 15  #: pixels that an im2col map of three axes may have past the last one
-STAGE = 256  #: most pixels of a stage
+CORNER = 15  #: an im2col map of three axes may have so many pixels past the last one
+STAGE = 256  #: the most pixels of a stage
 
 
 def has_items(v: Conv) -> bool:
@@ -27,23 +27,23 @@ def has_items(v: Conv) -> bool:
 
 
 def groups_of_item(v: Conv) -> int:
-    """The number of groups that share an item: as many as a TMA box has channels for. With ``exact_nonfinite`` one, as
-    the zeros between filters multiply channels of other groups."""
+    """The number of groups that share an item: as many as a TMA box has channels for. With ``exact_nonfinite`` it is
+    one, because zeros beside the filters would multiply channels of other groups."""
     most = BOX // v.element.bytes // max(v.c // v.groups, v.k // v.groups, 1)
     exact = v.exact_nonfinite and v.direction != "weight_grad"
     return 1 if exact else max(n for n in range(1, max(most, 1) + 1) if v.groups % n == 0)
 
 
 def images_axis(v: Conv) -> int:
-    """Positions along the axis of images: of a weight gradient, those of the last stage are past the last image, so
-    that no pixel of the next group multiplies its zeros."""
+    """The extent of the axis of images. For a weight gradient it is larger than the number of images, so that the last
+    stage reads past the last image instead of pixels of the next group."""
     if v.direction != "weight_grad":
         return v.n
     return v.n + min(-(-STAGE // max(math.prod(v.results), 1)), CORNER)
 
 
 def with_items(v: Conv, im2col: Im2colDescriptor) -> Im2colDescriptor:
-    """The descriptor ``im2col`` of all channels, as one of items that are groups."""
+    """The descriptor ``im2col``, which is for all channels, changed to items that are groups."""
     channels = (v.k if v.direction == "input_grad" else v.c) // v.groups
     if im2col.copies[1] is not None and v.direction != "weight_grad":
         im2col = _with_filters(v, 1, im2col)
@@ -73,7 +73,8 @@ def _of_images(phase: Im2colPhase, images: int) -> Im2colPhase:
 
 
 def _with_images(v: Conv, result: tuple[Digits, Digits] | None) -> tuple[Digits, Digits]:
-    """The digits of C of an item with phases: images are an axis of the pixels, channels are those of a group."""
+    """The digits of C of one item, from ``result``, those of all channels: images become an axis of the pixels,
+    channels are those of one group."""
     assert result is not None
     pixels, ((channels, step),) = result[::-1] if v.swapped else result
     digits: tuple[Digits, Digits] = ((1, 0), *pixels), ((channels // v.groups, step),)
@@ -81,7 +82,8 @@ def _with_images(v: Conv, result: tuple[Digits, Digits] | None) -> tuple[Digits,
 
 
 def with_blocks(v: Conv, item: int, im2col: Im2colDescriptor) -> Im2colDescriptor:
-    """The descriptor ``im2col`` of items of ``item`` groups of ``v`` each, as if they were one group."""
+    """The descriptor ``im2col`` for items of ``item`` groups of ``v`` each, which are computed as one group with blocks
+    of filters on a diagonal."""
     if v.direction != "weight_grad":
         return _with_filters(v, item, im2col)
     w, taps, filters, channels = v.steps("w"), v.r * v.s, v.k // v.groups, v.c // v.groups
@@ -91,7 +93,8 @@ def with_blocks(v: Conv, item: int, im2col: Im2colDescriptor) -> Im2colDescripto
 
 
 def _with_filters(v: Conv, item: int, im2col: Im2colDescriptor) -> Im2colDescriptor:
-    """The descriptor ``im2col`` with packed filters, whose rows are taps of channels of ``item`` groups each."""
+    """The descriptor ``im2col`` with packed filters: a row consists of taps, each with the channels of ``item``
+    groups."""
     w, taps, filters, channels = v.steps("w"), v.r * v.s, v.k // v.groups, v.c // v.groups
     digits = Digit(v.groups // item, 0), Digit(item, 1, along=-channels), Digit(filters, 2), Digit(taps, 3)
     axes = Axis(item * filters * w["k"]), Axis(filters * w["k"]), Axis(w["k"]), Axis(w["s"])

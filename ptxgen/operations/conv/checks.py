@@ -1,4 +1,4 @@
-"""Checks of convolutions; operand sets and references for timed runs."""
+"""Checks of convolutions, and their operand sets and references for timed runs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from ptxgen.runtime.runner import Buffers, Runner
 
 RUNS = 8  #: number of boxes in which a large result is compared
 CHANNELS = 32  #: channels per box if channels are not contiguous
-DEPTH = 1 << 14  #: length of a sum above which fewer sums are compared
+DEPTH = 1 << 14  #: if sums have more terms than this, fewer sums are compared
 GUARD = 256  #: bytes of each guard zone, before and after the result
 
 
@@ -49,8 +49,8 @@ class ConvOperandSets(OperandSets):
         super().__init__(driver, timing, inputs, {"C": bytes_c}, epilogue)
 
     def deviation(self, limit: int) -> Deviation:
-        """Compares the result of the first set with float64: all of it, or boxes with about ``limit`` elements in
-        total."""
+        """The deviation of the result of the first set from the float64 reference, over all elements or in boxes with
+        about ``limit`` elements in total."""
         p, worst = self.problem, Deviation(0.0, (0,) * len(self.problem.stored[2]), 0.0)
         for box in boxes(p, limit) if math.prod(p.stored[2]) else ():
             deviation = compare(self._result(box), self._reference(box))
@@ -72,7 +72,7 @@ class ConvOperandSets(OperandSets):
         return out
 
     def _reference(self, box: Box) -> Reference:
-        """The reference of a box of the result; cached."""
+        """The reference of a box of the result, cached."""
         p, every = self.problem, region_slices(self.problem, {})
         key, all_ = (tuple((s.start, s.stop) for s in at) for at in (region_slices(p, box), every))
         if key not in self._references:
@@ -113,7 +113,7 @@ def boxes(p: Conv, limit: int) -> list[Box]:
 
 
 def guarded(runner: Runner, arrays: Mapping[str, Array], alpha: float, beta: float) -> tuple[Array, bool]:
-    """The pair (the result, whether the guard zones and the operands are unchanged)."""
+    """The result of a kernel, and True if the guard zones around it and the operands did not change."""
     driver, p, c = runner.driver, runner.problem, arrays["C"]
     zone = np.full(GUARD // p.output.bytes, p.output.poison, p.output.numpy)
     wide = np.concatenate([zone, c.reshape(-1), zone])
@@ -134,8 +134,8 @@ def guarded(runner: Runner, arrays: Mapping[str, Array], alpha: float, beta: flo
 
 
 def adjoint(p: Conv, arrays: Mapping[str, Array], result: Array, seed: int) -> tuple[float, float]:
-    """Both sides of the identity ⟨I * F, dO⟩ = ⟨I, dI(dO, F)⟩ = ⟨F, dF(I, dO)⟩ between a convolution and its gradients,
-    for the computed ``result`` and a random third tensor. For integers they are equal."""
+    """Two sides of the identity ⟨I * F, dO⟩ = ⟨I, dI(dO, F)⟩ = ⟨F, dF(I, dO)⟩ between a convolution and its gradients,
+    for the computed ``result`` and a random third tensor. For integers the sides are equal."""
     third = np.random.default_rng([seed, 2]).integers(-2, 3, p.stored[2]).astype(np.float64)
     inputs = (arrays[name].astype(np.float64) for name in "AB")
     known = dict(zip(p.tensors, (*inputs, third), strict=True))
@@ -154,10 +154,10 @@ def adjoint(p: Conv, arrays: Mapping[str, Array], result: Array, seed: int) -> t
 
 
 def check_conv(driver: Driver, p: Conv, config: Config, seed: int = 0, row_padding: int = 0) -> Iterator[CheckResult]:
-    """The checks of a convolution: each of ``check.CASES``, and the identity between a convolution and its gradients
-    (not for 8-bit results, which saturate). Results of integers need not be equal where the family's transforms round.
-    If a kernel wrote memory outside the result, the deviation is at (-1,). ``row_padding`` is unused: results have
-    guard zones."""
+    """The results of checking a convolution with each of ``check.CASES``, and of the identity between a convolution and
+    its gradients (except for 8-bit results, which saturate). Integer results must be exact unless the transforms of the
+    family round. If a kernel wrote memory outside the result, the deviation is at (-1,). ``row_padding`` is unused,
+    because results have guard zones."""
     runner = Runner.of(driver, p, config)
     exact = registry.of(config).exact_integers
     try:

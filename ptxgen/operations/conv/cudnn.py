@@ -1,6 +1,6 @@
-"""cuDNN through PyTorch: the fastest algorithm for a convolution by cuDNN's own benchmarking.
+"""The baseline cuDNN, called through PyTorch: the fastest algorithm for a convolution by cuDNN's own benchmarking.
 
-Images and filters are in NCHW and in NHWC, for every layout of the problem (also CHWN, which cuDNN does not support).
+Images and filters are tried in NCHW and in NHWC, whatever the layout of the problem is (cuDNN does not support CHWN).
 Times exclude transpositions. Epilogue operations are fused if PyTorch has a fused call, else they
 run after the convolution.
 """
@@ -27,7 +27,7 @@ Candidate = Callable[[Tensors], Any]
 
 
 def available() -> str | None:
-    """``cuDNN`` and its version. None: PyTorch does not have it."""
+    """``cuDNN`` and its version; None: PyTorch has no cuDNN."""
     try:
         number = int(load_torch().backends.cudnn.version())
     except UnavailableError:
@@ -35,7 +35,7 @@ def available() -> str | None:
     return f"cuDNN {number // 10000}.{number // 100 % 100}.{number % 100}"
 
 
-#: the epilogue operations that are computed after the convolution, or fused
+#: the epilogue operations that this baseline computes, fused or after the convolution
 _OPS = {"bias", "residual", "relu", "relu_grad", "gelu", "gelu_erf", "silu", "sigmoid"}
 
 
@@ -62,7 +62,7 @@ class Cudnn:
 
     def best(self, sets: Sequence[Mapping[str, int]], timing: Timing) -> VendorTimes:
         """Times of the fastest candidate (median of the samples). PyTorch does not expose the first choice of cuDNN's
-        heuristic. ``sets``: their number is the number of tensor sets used in rotation.
+        heuristic. ``sets``: their number determines how many tensor sets are used in rotation.
 
         LaunchError: no candidate runs.
         """
@@ -208,7 +208,7 @@ class Cudnn:
 
 @functools.cache
 def load_torch() -> Any:
-    """PyTorch with cuDNN and a GPU. UnavailableError: one of them is missing."""
+    """The module PyTorch. UnavailableError: PyTorch, its cuDNN or a GPU is missing."""
     try:
         import torch
     except ImportError as error:

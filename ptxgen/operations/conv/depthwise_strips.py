@@ -1,4 +1,4 @@
-"""The strips of depthwise convolutions."""
+"""Makes the strips of depthwise convolutions, which kernels of the depthwise family compute."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from ptxgen.operations.conv.strided_dgrad import DgradPhase, dgrad_phases
 
 @dataclass(frozen=True)
 class _Axis:
-    """One axis of the image. ``extent``: of the operand; ``results``: of the result; ``taps``, ``stride``,
-    ``dilation``: of the filter; ``begin``: the padding before the first pixel; ``padded``: whether windows may reach
-    outside the operand. ``image_stride``, ``result_stride``, ``filter_stride``: in elements. ``filter_start``: the
-    offset of the first tap (default: taps in reverse order if the stride is negative); ``result_start``: that of the
-    first result."""
+    """One axis of the image. ``extent``, ``results``: the extents of operand and result along it; ``taps``, ``stride``,
+    ``dilation``: those of the filter; ``begin``: the padding before the first pixel; ``padded``: True if windows may
+    reach outside the operand. ``image_stride``, ``result_stride``, ``filter_stride``: strides in elements.
+    ``filter_start``, ``result_start``: the offsets of the first tap and of the first result; by default a negative
+    filter stride means taps in reverse order."""
 
     extent: int
     results: int
@@ -48,8 +48,8 @@ class _Axis:
 
 
 def _axes(v: Conv) -> dict[str, _Axis]:
-    """The axes depth, height and width. An input gradient with stride 1 is a convolution of the gradients of results
-    with the taps in reverse order."""
+    """The axes by the letters of their results: depth z, height p and width q. An input gradient with stride 1 is a
+    convolution of the result gradients with the taps in reverse order."""
     x, w, y = (v.steps(name) for name in "xwy")
     out = {}
     for n, (i, pixel, tap) in enumerate(zip("zpq", "dhw", "trs", strict=True)):
@@ -66,7 +66,7 @@ def _axes(v: Conv) -> dict[str, _Axis]:
 
 
 def _phased(axis: _Axis, stride: int, phase: DgradPhase) -> _Axis:
-    """The axis of one phase of an input gradient with a stride. A phase without taps has an operand of extent 0."""
+    """The axis for one phase of a strided input gradient. A phase without taps has an operand of extent 0."""
     tap = axis.filter_stride * phase.tap_step
     start = -axis.filter_stride * phase.tap
     if not phase.taps:
@@ -96,7 +96,7 @@ def _phased(axis: _Axis, stride: int, phase: DgradPhase) -> _Axis:
 
 def depthwise_strip_of(v: Conv) -> DepthwiseStrip | None:
     """The strips of a convolution. None: it is not depthwise, its elements have one byte, or it is summed in f16. With
-    tf32 the kernels compute in f32: their time is that of memory."""
+    tf32 the kernels compute in f32, because memory bounds their time."""
     depthwise = (v.c, v.k) == (v.groups, v.groups) and v.compute in ("f32", "tf32", "f64") and v.element.bytes > 1
     if not depthwise:
         return None
@@ -136,8 +136,8 @@ def depthwise_strip_of(v: Conv) -> DepthwiseStrip | None:
 
 
 def _patch(v: Conv, axes: dict[str, _Axis], lane: str, strip_axis: str) -> DepthwiseStrip | None:
-    """The strips of patches. None: lanes are not channels, the filters of adjacent lanes are not contiguous, taps are
-    along three axes, or coordinates do not fit a word."""
+    """The strips that form patches of the image. None: lanes are not channels, the filters of adjacent lanes are not
+    contiguous, taps are along three axes, or coordinates do not fit a word."""
     other = "p" if strip_axis == "q" else "q"
     contiguous = v.steps("w")["k"] == v.t * v.r * v.s == axes[strip_axis].taps * axes[other].taps
     if v.direction == "weight_grad" or v.layout != "NHWC" or lane != "g" or not contiguous:

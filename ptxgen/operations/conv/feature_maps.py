@@ -1,4 +1,4 @@
-"""The feature maps of depthwise convolutions."""
+"""Describes the feature maps of depthwise convolutions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from ptxgen.operations.conv.problem import Conv
 
 
 def feature_maps_of(v: Conv) -> FeatureMaps | None:
-    """The feature maps of a depthwise convolution. None: adjacent ones are not contiguous, images have a depth
+    """The feature maps of a depthwise convolution. None: adjacent feature maps are not contiguous, images have a depth
     axis, or filters are not contiguous or too large."""
     wgrad = v.direction == "weight_grad"
     contiguous = wgrad or v.steps("w")["k"] == v.r * v.s  # an auxiliary kernel stores weight gradients

@@ -36,7 +36,8 @@ def lower_conv(v: Conv) -> KernelProblem:
 
 
 def _implicit_gemm(v: Conv) -> KernelProblem:
-    """Rows of C are along the axes of the result that are not contiguous in memory."""
+    """The implicit GEMM, without the check of ``lower_conv``. The contiguous axes of the result are along columns of
+    C."""
     x, w, y = (v.steps(name) for name in "xwy")
     first, second, third = v.tensors
     if _batched_pointwise(v):
@@ -75,8 +76,8 @@ def _implicit_gemm(v: Conv) -> KernelProblem:
 
 
 def _loaded_form(v: Conv, p: KernelProblem, c: ImplicitOperand) -> KernelProblem | None:
-    """The form of ``p`` whose images TMA loads; None: it cannot. ``c``: the result of the GEMM. Where groups share an
-    item of the batch, it is the form of the convolution with items as groups."""
+    """The form of ``p`` whose images TMA loads; None: TMA cannot load them. ``c``: the result of the GEMM. Where groups
+    share an item of the batch, the form is that of the convolution whose groups are the items."""
     item = groups_of_item(v) if has_items(v) else 1
     wide = _implicit_gemm(replace(v, groups=v.groups // item)) if item > 1 else None
     form = next((x for x in wide.forms if im2col(x) is not None), None) if wide is not None else None
@@ -90,8 +91,9 @@ def _loaded_form(v: Conv, p: KernelProblem, c: ImplicitOperand) -> KernelProblem
 
 
 def _batched_pointwise(v: Conv) -> bool:
-    """True if a batched GEMM has one product for each image: 1x1 filters in NCHW, several images, images of a multiple
-    of 16 bytes. Otherwise one GEMM over all images fills tiles better."""
+    """True if the convolution is computed as a batched GEMM with one product per image: it has 1x1 filters, the layout
+    NCHW, several images, and images of a multiple of 16 bytes. In other cases one GEMM over all images fills tiles
+    better."""
     pointwise = v.layout == "NCHW" and v.groups == 1 and v.n > 1 and (v.t, v.r, v.s) == v.strides == (1, 1, 1)
     whole = v.d * v.h * v.w * v.element.bytes % ALIGNED == 0
     return pointwise and whole and v.direction != "weight_grad" and not any(sum(v.pads, ()))
@@ -123,7 +125,8 @@ Steps = dict[str, int]
 
 
 def _digits(v: Conv, tensor: str, channel: str) -> tuple[str, str]:
-    """The axes of pixels and those of taps and channels, in the order of the layout."""
+    """The letters of the axes of pixels, and the letters of the axes of taps and channels, both in the order of the
+    layout."""
     spatial = {"x": "dhw", "y": "zpq"}[tensor]
     pixels = "".join(spatial if letter == "h" else letter for letter in v.layout.lower() if letter in "nh")
     taps = "".join("trs" if letter == "h" else channel for letter in v.layout.lower() if letter in "ch")
@@ -133,13 +136,14 @@ def _digits(v: Conv, tensor: str, channel: str) -> tuple[str, str]:
 def _index_map(
     extents: Steps, letters: str, steps: Steps, start: int = 0, coordinate_steps: Any = (), starts: Any = ()
 ) -> IndexMap:
-    """The index map of the axes ``letters``; ``starts``: the coordinates at index 0."""
+    """The index map whose digits are the axes ``letters``. ``start``, ``starts``: the offset and the coordinates at
+    index 0."""
     digits, strides = tuple(extents[i] for i in letters), tuple(steps[i] for i in letters)
     return IndexMap(digits, strides, start, tuple(coordinate_steps), tuple(starts))
 
 
 def _forward(v: Conv, group: Steps, x: Steps, w: Steps, y: Steps) -> list[GemmPart]:
-    """Forward convolution and weight gradient: an output pixel and a tap index the image operand."""
+    """The parts of a forward convolution or weight gradient: an output pixel and a tap index the image operand."""
     pixels, taps = _digits(v, "y", "c")
     if v.direction == "weight_grad":  # columns of the gradient are contiguous
         taps = v.filters.lower().replace("r", "trs").replace("rss", "rs").replace("k", "")
@@ -176,9 +180,9 @@ def _forward(v: Conv, group: Steps, x: Steps, w: Steps, y: Steps) -> list[GemmPa
 
 
 def _folded(v: Conv, group: Steps, x: Steps, w: Steps, y: Steps) -> list[GemmPart]:
-    """Forward convolution with ``fold`` adjacent output pixels as columns of C. They share a row of the image operand;
-    the column of a pixel in the filter operand holds the taps shifted by the pixel's offset. A second GEMM computes the
-    remaining pixels of each output row."""
+    """The parts of a forward convolution in which ``fold`` adjacent output pixels are columns of C. These pixels share
+    a row of the image operand; in the filter operand, the column of a pixel has the taps, shifted by the pixel's
+    offset. A second GEMM computes the remaining pixels of each output row."""
     fold, (stride_z, stride_p, stride_q) = v.fold, v.strides
     z, p, q = v.results
     guarded = [i for i, pads in enumerate(v.pads) if any(pads)]
@@ -215,7 +219,8 @@ def _folded(v: Conv, group: Steps, x: Steps, w: Steps, y: Steps) -> list[GemmPar
 def _digit_strides(
     steps: Steps, other: str, position: int, coordinate_steps: Mapping[str, tuple[int, ...]]
 ) -> tuple[int, ...]:
-    """The stride of each digit in elements. The digit at ``position`` has the stride of axis ``other``."""
+    """The strides of the four digits in elements. The digit at ``position`` has the stride of the axis ``other``, the
+    others those of the image axes along which they move."""
     out = [sum(move[n] * steps[axis] for axis, move in coordinate_steps.items()) for n in range(4)]
     out[position] = steps[other]
     return tuple(out)
@@ -226,7 +231,7 @@ def _guarded(coordinate_steps: Mapping[str, tuple[int, ...]], guarded: list[int]
 
 
 def _input_grad(v: Conv, group: Steps, x: Steps, w: Steps, y: Steps) -> list[GemmPart]:
-    """Input gradient: one GEMM for each phase of the stride, over the taps that contribute to its pixels."""
+    """The parts of an input gradient: one GEMM for each dgrad phase, over the taps that contribute to its pixels."""
     pixels, taps = _digits(v, "x", "k")
     axes = [
         dgrad_phases(extent, filter_, stride, pads[0], dilation)

@@ -1,8 +1,8 @@
-"""Strided input gradients of few channels with phases of the stride as columns of C: all of them, in one product, or
-those along the width, in one product for each phase along the height.
+"""Strided input gradients of few channels whose dgrad phases are columns of C: all phases in one product, or the phases
+along the width, in one product for each phase along the height.
 
-Such phases read the same pixels of the gradient of results, each with its own taps. A product over the taps that any
-of them has loads these pixels once for all of them; its filters have zeros where a phase lacks a tap.
+These phases read the same pixels of the result gradient, each phase with its own taps. A product over the taps of all
+phases loads these pixels once; its filters have zeros where a phase does not have a tap.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from ptxgen.operations.conv.problem import Conv
 from ptxgen.operations.conv.strided_dgrad import dgrad_phases
 
 COLUMNS = 32  #: the most columns of C for all phases
-#: the most columns of C for the phases along the width, and the fewest taps along it: with more columns, multiply-adds
-#: take longer than loads of pixels
+#: phases along the width: the most columns of C, and the fewest taps along the width. With more columns, multiply-adds
+#: take longer than the loads of pixels
 WIDTH_COLUMNS, WIDTH_TAPS = 128, 5
-PADDED = 1.25  #: phases along the width: the most multiply-adds over those without the zeros in filters
+PADDED = 1.25  #: phases along the width: the largest ratio of multiply-adds with zeros in filters to those without
 SIZES = (2, 4)  #: element sizes that the packing kernel supports, in bytes
-UNIT = 16  #: bytes that rows of the packed filters are a multiple of
-HEIGHT, WIDTH = 1, 2  #: of depth, height and width
+UNIT = 16  #: rows of the packed filters have a multiple of so many bytes
+HEIGHT, WIDTH = 1, 2  #: indices into (depth, height, width)
 PLANE = (WIDTH, HEIGHT)  #: the innermost axis first
 
 
 def merged_phases(v: Conv, side: str, layout: str) -> Im2colDescriptor | None:
     """The descriptor of a strided input gradient with phases as columns of C. None: the phases are computed one by one,
-    because of many channels, extents that are no multiples of the stride, an epilogue, or because a product of all
-    loads no fewer pixels."""
+    because there are many channels or an epilogue, extents are not multiples of the stride, or a common product would
+    not load fewer pixels."""
     plane = v.t == v.d == 1 and not any(v.pads[0]) and v.dilations == (1, 1, 1)
     if not plane or v.epilogue_ops or v.element.bytes not in SIZES or 0 in (v.n, v.k, v.c) or not all(v.results):
         return None
@@ -96,10 +96,10 @@ def _taps(offsets: dict[int, range]) -> int:
 
 
 def _filters(v: Conv, taps: tuple[int, ...], first: tuple[int, ...], stride: tuple[int, ...]) -> PackedCopy:
-    """The packed filters. A row is the channels of one tap of a column of C; a column is a phase and a channel of the
-    images. The phase is the remainders of a pixel's coordinates by the stride, the second spatial axis last. Tap t of
-    remainder a is the filter's tap ``first`` + a - ``stride`` · t along each axis, zeros if there is none. Axes are
-    listed innermost first."""
+    """The packed filters. A row has the channels of one tap for one column of C; a column of C is a phase and a channel
+    of the images. A phase is the remainders of a pixel's coordinates by the stride. Along each axis, tap t for
+    remainder a is the filter's tap ``first`` + a - ``stride`` · t, or zeros if there is no such tap. Axes are listed
+    innermost first."""
     w, unit = v.steps("w"), UNIT // v.element.bytes
     digits = (
         Digit(stride[1], 1),
@@ -115,8 +115,8 @@ def _filters(v: Conv, taps: tuple[int, ...], first: tuple[int, ...], stride: tup
 def _window(
     v: Conv, side: str, layout: str, taps: tuple[int, ...], first: tuple[int, ...], stride: tuple[int, ...]
 ) -> Im2colDescriptor:
-    """The descriptor of the loads, without the fields that depend on the phases. ``taps``: of each column;
-    ``first``, ``stride``: as in ``_filters``."""
+    """The descriptor of the loads, without the fields that depend on the phases. ``taps``: the number of taps of a
+    column along each axis; ``first``, ``stride``: as in ``_filters``."""
     pixels, filters = (v.q, v.p), _filters(v, taps, first, stride)
     return Im2colDescriptor(
         side,
@@ -137,7 +137,7 @@ def _window(
 
 
 def _offsets(taps: int, stride: int, pad: int) -> range:
-    """The positions of results that the pixels of any phase contribute to, relative to a pixel's quotient by the
-    stride."""
+    """The positions, along one axis, of the results to which pixels of any phase contribute, relative to the pixel's
+    coordinate divided by the stride."""
     reached = [(a + pad - tap) // stride for a in range(stride) for tap in range(taps) if (a + pad - tap) % stride == 0]
     return range(min(reached), max(reached) + 1)

@@ -5,16 +5,15 @@ from __future__ import annotations
 from ptxgen.lowering.packed_copy import Axis, Digit, PackedCopy
 from ptxgen.operations.conv.problem import Conv
 
-UNIT = 16  #: bytes: TMA steps from pixel to pixel and from row to row by multiples of it
-CHANNELS = (1, 2, 4, 8)  #: of a padded pixel
+UNIT = 16  #: bytes: TMA steps between pixels and between rows are multiples of it
+CHANNELS = (1, 2, 4, 8)  #: the possible numbers of channels of a padded pixel
 
 
 def padded_pixels(v: Conv) -> tuple[PackedCopy, PackedCopy] | None:
-    """The copies of images and filters of a forward convolution, if a pixel with all its channels has no more than
-    UNIT bytes. None: it has more, the filters have one column of taps, columns are not adjacent, or the layout is CHWN.
-
-    Rows of images begin and end with the columns of the padding. The step from one result to the next is a multiple of
-    UNIT, for which a stride of two takes pixels of half of it."""
+    """The copies of images and filters of a forward convolution whose pixels, with all channels, have at most UNIT
+    bytes. None: pixels have more, the filters have one column of taps, columns of taps are not adjacent, or the layout
+    is CHWN. Rows of images begin and end with the columns of the padding. The step from one result to the next must be
+    a multiple of UNIT bytes; with a stride of two, pixels may have half of UNIT."""
     size, stride = v.element.bytes, v.strides[2]
     if v.direction != "forward" or v.layout == "CHWN" or v.s == 1 or v.dilations[2] > 1:
         return None
@@ -32,7 +31,7 @@ def padded_pixels(v: Conv) -> tuple[PackedCopy, PackedCopy] | None:
 def _padded(
     channels: int, padded: int, step: int, outer: tuple[int, int], inner: tuple[int, int], along: Axis, width: int
 ) -> PackedCopy:
-    """Rows of ``width`` pixels along an axis, each padded with zeros to ``padded`` channels. ``outer``, ``inner``:
-    extents and strides of the digits of a row number."""
+    """The copy as rows of ``width`` pixels along an axis, in which each pixel is padded with zeros to ``padded``
+    channels. ``outer``, ``inner``: (extent, stride) of the two digits of a row number."""
     digits, axes = (Digit(outer[0], 0), Digit(inner[0], 1)), (Axis(outer[1]), Axis(inner[1]))
     return PackedCopy(digits, axes, along, width, Axis(step, channels), padded, zeros=True)

@@ -1,7 +1,8 @@
 """The problem type of convolutions and their gradients.
 
-Names of extents are the paper's: N images of C channels and D×H×W pixels, K filters of T×R×S taps, results of Z×P×Q. A
-layout lists the axes in memory order, the contiguous axis last. D, T and Z precede H, R and P in every layout.
+The names of extents are the paper's: N images of C channels and D×H×W pixels, K filters of T×R×S taps, results of Z×P×Q
+pixels. A layout lists the axes in memory order, the contiguous axis last. D, T and Z precede H, R and P in every
+layout.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ MAX_FOLDED_FILTERS, FOLD = 4, 16
 TENSORS = {"x": "images", "w": "filters", "y": "results"}
 GRADIENTS = {"x": "input gradients", "w": "weight gradients", "y": "gradients of results"}
 DIRECTIONS = ("forward", "input_grad", "weight_grad")
-#: (name, meaning) in C of the numbers of height and width
+#: (name, meaning) of the C arguments for height and width
 C_STRIDE = ("stride_h", "rows from one window to the next"), ("stride_w", "columns from one window to the next")
 C_DILATION = ("dilation_h", "rows from one tap to the next"), ("dilation_w", "columns from one tap to the next")
 C_PADDING = (
@@ -40,18 +41,18 @@ C_PADDING = (
 class Conv(ProblemBase):
     """A convolution (``forward``) or one of its gradients.
 
-    ``n`` images of ``c`` channels and ``d``×``h``×``w``, ``k`` filters of ``c/groups`` channels and ``t``×``r``×``s``.
-    ``stride``, ``padding``, ``dilation``: one integer, or one for each axis, (h, w) or (d, h, w); padding also as
-    (begin, end) pairs of each axis, (h0, h1, w0, w1). ``layout``: the layout of images and results; ``filters``: the
-    layout of filters, by default the natural one of ``layout`` (FILTERS).
+    There are ``n`` images of ``c`` channels and ``d``×``h``×``w`` pixels, and ``k`` filters of ``c/groups`` channels
+    and ``t``×``r``×``s`` taps. ``stride``, ``padding``, ``dilation``: one integer, or one for each axis, (h, w) or (d,
+    h, w); padding also as (begin, end) pairs of each axis, (h0, h1, w0, w1). ``layout``: the layout of images and
+    results; ``filters``: the layout of filters, by default the natural one of ``layout`` (FILTERS).
 
-    ``direction``: ``forward`` computes results from images and filters; ``input_grad`` computes input gradients
-    from gradients of results and filters; ``weight_grad`` computes weight gradients from images and gradients of
-    results. ``epilogue``, not for ``weight_grad``: ``scale``, ``bias`` (one for each channel of the result),
-    ``residual`` (of the result's shape), an activation or ``relu_grad`` (with ``aux`` of the result's shape), as for
-    Gemm. ``aligned_input`` (filter, output): the alignment in bytes of the start of images (filters, results).
-    ``exact_nonfinite``: infinities and NaN reach only the results that depend on them, which excludes Winograd's
-    algorithm, ``fold``, and zeros between the filters of groups or in place of taps.
+    ``direction``: ``forward`` computes results from images and filters; ``input_grad`` computes input gradients from
+    result gradients and filters; ``weight_grad`` computes weight gradients from images and result gradients.
+    ``epilogue``, not for ``weight_grad``: ``scale``, ``bias`` (one for each channel of the result), ``residual`` (of
+    the result's shape), an activation or ``relu_grad`` (with ``aux`` of the result's shape), as for Gemm.
+    ``aligned_input``, ``aligned_filter``, ``aligned_output``: the alignment in bytes of the addresses of images,
+    filters and results. ``exact_nonfinite``: infinities and NaN reach only the results that depend on them, which
+    excludes Winograd's algorithm, ``fold``, and zeros between the filters of groups or in place of taps.
 
     ShapeError, DtypeError, InputError: an argument breaks a rule.
     """
@@ -130,7 +131,7 @@ class Conv(ProblemBase):
         self._require_memory()
 
     def _require_memory(self) -> None:
-        """ShapeError: a tensor has more bytes than a GPU can address."""
+        """Raises ShapeError if a tensor has more bytes than a GPU can address."""
         for name, tensor in TENSORS.items():
             extents, element = self.extents(name).values(), self.dtype_of(name)
             size = math.prod(extents) * element.bytes
@@ -173,7 +174,8 @@ class Conv(ProblemBase):
             object.__setattr__(self, name, value)
 
     def _normalize_filters(self) -> None:
-        """Sets ``filters`` to the natural layout if both describe the same memory, as KCRS and KRSC of 1x1 filters."""
+        """Sets ``filters`` to the natural layout if both layouts describe the same memory, as KCRS and KRSC do for 1x1
+        filters."""
 
         def order(layout: str) -> list[str]:
             return [letter for letter in layout.lower().replace("r", "tr") if extents[letter] > 1]
@@ -184,7 +186,7 @@ class Conv(ProblemBase):
 
     @property
     def problem_class(self) -> str:
-        """depthwise (grouped) or conv."""
+        """``depthwise`` if there are groups, else ``conv``."""
         return "depthwise" if self.groups > 1 else "conv"
 
     @property
@@ -218,7 +220,7 @@ class Conv(ProblemBase):
 
     @cached_property
     def results(self) -> tuple[int, int, int]:
-        """The triple (z, p, q): depth, height and width of a result."""
+        """The extents (z, p, q) of a result: depth, height and width."""
         z, p, q = (
             (extent + self.pads[i][0] + self.pads[i][1] - self.dilations[i] * (taps - 1) - 1) // self.strides[i] + 1
             for i, (extent, taps) in enumerate(zip((self.d, self.h, self.w), (self.t, self.r, self.s), strict=True))
@@ -239,7 +241,7 @@ class Conv(ProblemBase):
 
     @property
     def strides(self) -> tuple[int, ...]:
-        """Strides along depth, height, width."""
+        """The strides along depth, height and width."""
         assert isinstance(self.stride, tuple)
         return self.stride
 
@@ -250,7 +252,7 @@ class Conv(ProblemBase):
 
     @property
     def pads(self) -> tuple[tuple[int, int], ...]:
-        """The pair (begin, end) along depth, height, width."""
+        """The padding (begin, end) along depth, height and width."""
         assert isinstance(self.padding, tuple)
         return tuple(zip(self.padding[::2], self.padding[1::2], strict=True))
 
@@ -273,7 +275,7 @@ class Conv(ProblemBase):
 
     @property
     def bytes(self) -> int:
-        """Lower bound of the bytes moved: images, filters and results once each."""
+        """A lower bound of the bytes moved: images, filters and results once each."""
         return sum(math.prod(self.extents(x).values()) * self.dtype_of(x).bytes for x in "xwy")
 
     # ---- tensors: x images, w filters, y results
@@ -302,7 +304,7 @@ class Conv(ProblemBase):
 
     @property
     def tensors(self) -> tuple[str, str, str]:
-        """First operand, second operand, result."""
+        """The letters of the first operand, the second operand and the result: x images, w filters, y results."""
         return {"forward": ("x", "w", "y"), "input_grad": ("y", "w", "x"), "weight_grad": ("x", "y", "w")}[
             self.direction
         ]
@@ -343,9 +345,9 @@ class Conv(ProblemBase):
 
     @property
     def fold(self) -> int:
-        """The number of adjacent pixels that are folded into the columns of the GEMM; 0: none. With few filters,
-        folding reuses the pixels that the windows of adjacent results have in common; but each result also has the
-        products of the others' pixels and zeros."""
+        """The number of adjacent output pixels that are folded into the columns of the GEMM; 0: none. With few filters,
+        folding reuses the input pixels that the windows of adjacent results have in common, at the price of additional
+        products with zeros."""
         # the epilogue of a folded GEMM has one bias for all columns
         limit = 1 if "bias" in self.epilogue_ops else MAX_FOLDED_FILTERS
         applies = (
@@ -406,5 +408,5 @@ class Conv(ProblemBase):
         return values
 
 
-#: names in the shape word -> fields
+#: name in the text of a shape -> field
 NAMES = {**{x: x for x in Conv.SHAPE}, "pad": "padding"}

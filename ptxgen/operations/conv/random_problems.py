@@ -16,7 +16,7 @@ from ptxgen.tuning.draws import Limits, log_uniform, varied_extent, weighted_cho
 NETWORKS = ("resnet50", "mobilenet", "unet", "isaac")  #: suites whose layers are varied
 DIRECTIONS = {"forward": 0.5, "input_grad": 0.25, "weight_grad": 0.25}
 IMAGES = 256  #: the most images
-BYTES = 1 << 28  #: the most bytes of its tensors: larger ones take long to make and add little
+BYTES = 1 << 28  #: the most bytes of tensors: larger ones take long to make and add little
 WIDTHS = (0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0)  #: factors of the channels of a layer
 MULTIPLE = 8  #: channels are multiples of this
 
@@ -28,7 +28,8 @@ def _layers() -> list[Conv]:
 
 
 def conv(rng: np.random.Generator, values: dict[str, Any], limits: Limits) -> Conv:
-    """A layer of a network with a random number of images and random width, smaller until it is within the limits."""
+    """A random layer of a network with a random number of images and a random width, which is made smaller until it is
+    within the limits."""
     layers = _layers()
     base, width = layers[int(rng.integers(len(layers)))], float(rng.choice(WIDTHS))
     limits = replace(limits, bytes=min(limits.bytes, BYTES))
@@ -59,7 +60,8 @@ def conv(rng: np.random.Generator, values: dict[str, Any], limits: Limits) -> Co
 
 
 def varied(rng: np.random.Generator, p: Conv, limits: Limits) -> Conv:
-    """The problem with other numbers of images and channels, and images of another size."""
+    """The problem with other numbers of images and channels, and another image size. ShapeError: it exceeds the
+    limits."""
     limits = replace(limits, bytes=min(limits.bytes, BYTES))
     c, k = (varied_extent(rng, x, limits.extent) if x >= MULTIPLE else x for x in (p.c, p.k))
     scale = 2.0 ** rng.uniform(-1.0, 1.0)
@@ -72,5 +74,6 @@ def varied(rng: np.random.Generator, p: Conv, limits: Limits) -> Conv:
 
 
 def _channels(count: int, factor: float) -> int:
-    """Channels times ``factor``, a multiple of 8 at least; few channels, as of an image, stay as they are."""
+    """``count`` channels times ``factor``, rounded to a positive multiple of MULTIPLE; fewer channels than that, as of
+    an image, do not change."""
     return count if count < MULTIPLE else max(MULTIPLE, round(count * factor / MULTIPLE) * MULTIPLE)

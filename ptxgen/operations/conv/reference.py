@@ -1,6 +1,6 @@
 """Float64 convolutions and their gradients: im2col in parts, each followed by a matrix product.
 
-Pixels outside the image are zeros, which are multiplied as in kernels.
+Pixels outside the image are zeros, which are multiplied, as in kernels.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ UNFOLDED_ELEMENTS = 1 << 20  #: elements of the im2col matrix that exist at once
 
 
 def product(v: Conv, arrays: Mapping[str, Array], region: Box | None = None) -> tuple[Array, Array]:
-    """Σab and Σ|a||b| of each element of the result, or of a box of the result, in float64."""
+    """The float64 sums Σab and Σ|a||b| for each element of the result, or of a box of it."""
     a, b = arrays["A"], arrays["B"]
     return convolve(v, a, b, region, False), convolve(v, a, b, region, True)
 
@@ -43,7 +43,8 @@ def region_slices(v: Conv, box: Box) -> tuple[slice, ...]:
 
 
 def box_extents(extents: Sequence[int], count: int) -> list[int]:
-    """The extents of a box of about ``count`` elements that are adjacent in memory, last axis fastest."""
+    """The extents of a box of about ``count`` elements that are adjacent in memory, where the last axis is
+    contiguous."""
     sizes: list[int] = []
     for extent in reversed(extents):
         sizes.insert(0, max(1, min(extent, count)))
@@ -70,8 +71,8 @@ def _split_groups(tensor: str, values: Array, groups: int) -> Array:
 def _taps(
     v: Conv, pixels: Sequence[slice], results: Sequence[slice], taps: Sequence[slice]
 ) -> Iterator[tuple[tuple[int, ...], tuple[slice, ...], tuple[slice, ...]]]:
-    """For each tap in ``taps``: its index, the pixels that it reads and the results that it contributes to. Indices are
-    relative to the starts of ``taps``, ``pixels`` and ``results``."""
+    """For each tap in ``taps``: its index, the pixels that it reads and the results to which it contributes. All
+    indices are relative to the starts of ``taps``, ``pixels`` and ``results``."""
     spans = []
     for axis, (pixel_range, result_range, tap_range) in enumerate(zip(pixels, results, taps, strict=True)):
         stride, begin, span = v.strides[axis], v.pads[axis][0], []
@@ -90,8 +91,8 @@ def _taps(
 
 
 def _ranges(v: Conv, box: Box) -> tuple[list[slice], list[slice]]:
-    """The pair (pixels, results): the ranges along depth, height and width that a box of the result depends on or
-    covers."""
+    """The ranges of pixels and the ranges of results, along depth, height and width, that a box of the result covers or
+    depends on."""
     pixels = [slice(0, extent) for extent in (v.d, v.h, v.w)]
     results = [slice(0, extent) for extent in v.results]
     for axis, taps in enumerate((v.t, v.r, v.s)):
@@ -113,8 +114,8 @@ def _within(range_: slice, low: int, high: int) -> slice:
 
 
 def _channels(v: Conv, box: Box) -> tuple[int, Box, Box, Box]:
-    """The tuple (the number of groups that a box of the result covers, the boxes of images and channels of x, w and
-    y)."""
+    """The number of groups that a box of the result covers, and the boxes of x, w and y along the axes of images and
+    channels."""
     c, k, n = v.c // v.groups, v.k // v.groups, box.get("n", slice(0, v.n))
     if v.direction == "input_grad":
         inner, first, last = box["c"], box["c"].start // c, -(-box["c"].stop // c)
@@ -135,10 +136,10 @@ def _channels(v: Conv, box: Box) -> tuple[int, Box, Box, Box]:
 
 
 def convolve(v: Conv, a: Array, b: Array, box: Box | None = None, absolute: bool = False) -> Array:
-    """The float64 sums of products, in the layout of the result. ``a``, ``b``: the operands as stored.
+    """The convolution or gradient in float64, in the layout of the result. ``a``, ``b``: the operands as stored.
 
     ``box``: the part of the result to compute; along channels it covers one group in part, or whole groups.
-    ``absolute``: sum the absolute values of products.
+    ``absolute``: True: the absolute values of products are added.
     """
     result = v.tensors[2]
     box = whole_tensor(v, result) | (box or {})
@@ -170,8 +171,9 @@ def convolve(v: Conv, a: Array, b: Array, box: Box | None = None, absolute: bool
 
 
 def _multiply(v: Conv, x: Array, w: Array, y: Array, ranges: tuple[Sequence[slice], ...]) -> None:
-    """Adds the products of two of x (group, image, channel, depth, height, width), w (group, filter, channel, taps)
-    and y to the third one, the result."""
+    """Computes one of the tensors x, w and y from the other two, as the direction says, and adds the result to its
+    array. Their axes are x (group, image, channel, depth, height, width), w (group, filter, channel, taps), y (group,
+    image, filter, depth, height, width)."""
     pixels, results, taps = ranges
     groups, filters, channels, *filter_taps = w.shape
     deep = channels * int(np.prod(filter_taps))

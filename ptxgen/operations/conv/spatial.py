@@ -15,8 +15,9 @@ PerAxis = int | Sequence[int]
 
 
 def per_axis(name: str, value: Any, depth: bool, count: int = 1, rest: int = 1) -> tuple[int, ...]:
-    """``count`` integers, at least ``rest``, for each of (depth, height, width). One integer applies to every axis; a
-    sequence applies to the last axes, and the other axes take ``rest``."""
+    """``value`` as ``count`` integers, at least ``rest``, for each of depth, height and width. One integer applies to
+    every axis; a sequence applies to the last axes, and the other axes get ``rest``. ShapeError: ``value`` has another
+    form."""
     given = plain(value)
     values = given if isinstance(given, tuple) else (given,) * (3 if depth else 2)
     if count == 2 and len(values) in (1, 2, 3):
@@ -32,7 +33,8 @@ def per_axis(name: str, value: Any, depth: bool, count: int = 1, rest: int = 1) 
 
 
 def per_axis_text(values: Sequence[Any], deep: bool) -> str:
-    """Numbers (or pairs) along depth, height and width, in the syntax of the shape word; "" for the default."""
+    """The text of numbers, or pairs, along depth, height and width, as the text of a shape has it; "" for the
+    default."""
     pairs = [x if isinstance(x, tuple) else (x,) for x in values]
     if all(x == (1,) or not any(x) for x in pairs):
         return ""

@@ -1,4 +1,4 @@
-"""Phases of strided input gradients.
+"""The phases of strided input gradients.
 
 With a stride, the taps that contribute to a pixel depend on the remainder of its coordinate by the stride. The pixels
 of one remainder form a phase, which is a convolution with stride 1 and part of the taps.
@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class DgradPhase:
-    """One axis of one phase. Pixels: ``first``, first + stride, …, ``count`` of them. Taps: ``tap``, tap + tap_step, …,
-    ``taps`` of them. Pixel i and tap j of the phase read the gradient of result ``at`` + i - j·``result_step``."""
+    """One axis of a dgrad phase. The phase has ``count`` pixels, ``first``, first + stride, …, and ``taps`` taps,
+    ``tap``, tap + ``tap_step``, …. Its pixel i and tap j read the gradient of result ``at`` + i - j·``result_step``."""
 
     first: int
     count: int
@@ -25,7 +25,7 @@ class DgradPhase:
 
     @property
     def lowest(self) -> int:
-        """The first of the results that the first pixel reads."""
+        """The lowest index of the results that the first pixel reads."""
         return self.at - (self.taps - 1) * self.result_step
 
 

@@ -31,7 +31,7 @@ _TABLE_5 = (
 
 
 def _isaac(**fields: Any) -> Iterator[Case]:
-    """Table 5."""
+    """The convolutions of the paper's Table 5."""
     for task, name, n, c, h, w, k, r, s, stride, padding in _TABLE_5:
         yield Case(f"{name} {task}", Conv(n, c, h, w, k, r, s, stride=stride, padding=padding, **fields))
 
@@ -48,7 +48,7 @@ def _layer(name: str, c: int, k: int, filter_: int, size: int, stride: int = 1, 
 
 
 def _distinct(build: Callable[..., Iterator[Case]]) -> Callable[..., Iterator[Case]]:
-    """Removes layers with equal problems, except the first."""
+    """The suite ``build`` with only the first of the layers that have equal problems."""
 
     @wraps(build)
     def distinct(**fields: Any) -> Iterator[Case]:
@@ -141,7 +141,7 @@ def _unet(**fields: Any) -> Iterator[Case]:
 
 
 def _signal(**fields: Any) -> Iterator[Case]:
-    """One channel and one filter: signals and grey-scale images."""
+    """Convolutions of one channel with one filter: signals and grey-scale images."""
     for length, taps in ((1 << 16, 16), (1 << 20, 64), (1 << 20, 257), (1 << 24, 33), (1 << 18, 1024)):
         yield Case(f"1-D {taps} taps", Conv(1, 1, 1, length, 1, 1, taps, padding=(0, taps // 2), **fields))
     for h, w, side in ((512, 512, 3), (1080, 1920, 5), (2048, 2048, 7), (2160, 3840, 11), (1024, 1024, 31)):
@@ -190,7 +190,7 @@ def _small(**fields: Any) -> Iterator[Case]:
 
 
 def _public(**fields: Any) -> Iterator[Case]:
-    """Reported layers."""
+    """Layers that public documents report."""
     for x in public_shapes("conv"):
         own = {name: tuple(value) if isinstance(value, list) else value for name, value in x.fields.items()}
         yield Case(x.name, Conv(**{**own, **fields}))

@@ -1,4 +1,4 @@
-"""Builds the im2col descriptor of a convolution. TMA loads the images, or packed copies of them."""
+"""Builds the im2col descriptor of a convolution, by which TMA loads the images or packed copies of them."""
 
 from __future__ import annotations
 
@@ -24,15 +24,16 @@ from ptxgen.operations.conv.strided_dgrad import DgradPhase, dgrad_phases
 
 ALIGNED = 16  #: alignment of rows and addresses that TMA requires, in bytes
 COPIED = (2, 4)  #: element sizes that packing kernels support, in bytes
-DIGITS = 3  #: upper limit of the digits of a row number of a copy
-TILED_CHANNELS = 8  #: channels must be a multiple of it where a tile of C may have several taps in tiled boxes
+DIGITS = 3  #: the most digits of a row number of a copy
+TILED_CHANNELS = 8  #: channels must be a multiple of this if tiles of C may have several taps in tiled boxes
 INTERLEAVED = 4  #: the largest stride along a row of C whose phases a kernel interleaves
-OFFSETS = 1 << 31  #: elements that offsets reach
-#: by element size: rows of the smallest box of images that are contiguous along the rows of the GEMM; elements of four
-#: bytes come from registers
+OFFSETS = 1 << 31  #: offsets in elements are below this limit
+#: element size in bytes -> rows of the smallest box of images that are contiguous along the rows of the GEMM. With four
+#: bytes, A comes from registers
 BOX_ROWS = {2: 16, 4: 32}
 
-#: pixels, images, taps or filters of a copy: number, stride in the operand in elements, stride in the copy in rows
+#: a digit of a copy (pixels, images, taps or filters): its extent, its stride in the operand in elements, its stride in
+#: the copy in rows
 Rows = tuple[int, int, int]
 
 
@@ -108,9 +109,9 @@ def im2col_of(v: Conv, c: ImplicitOperand) -> Im2colDescriptor | None:
 
 
 def _tiled_images(v: Conv, im2col: Im2colDescriptor) -> Im2colDescriptor | None:
-    """The descriptor of a convolution or an input gradient in CHWN whose images tiled maps load from where they are,
-    contiguous along the rows of the GEMM. ``im2col``: that of packed images. None: their number is no multiple of
-    16 bytes or of the rows of the smallest box, or an array is not aligned."""
+    """The descriptor of a convolution or an input gradient in CHWN whose images are not packed: tiled tensor maps load
+    them, contiguous along the rows of the GEMM. ``im2col``: the descriptor with packed images. None: the number of
+    images is not a multiple of 16 bytes or of the rows of the smallest box, or an array is not aligned."""
     start = v.aligned_output if v.direction == "input_grad" else v.aligned_input
     if v.layout != "CHWN" or start < ALIGNED or v.element.bytes not in COPIED or 0 in (v.n, v.c, v.k):
         return None
@@ -122,13 +123,13 @@ def _tiled_images(v: Conv, im2col: Im2colDescriptor) -> Im2colDescriptor | None:
 
 
 def _unpacked(v: Conv, im2col: Im2colDescriptor) -> Im2colDescriptor | None:
-    """The descriptor of a weight gradient whose operands are loaded from where they are. ``im2col``: that of packed
-    operands. None: tiled tensor maps cannot load them.
+    """The descriptor of a weight gradient whose operands are not packed. ``im2col``: the descriptor with packed
+    operands. None: tiled tensor maps cannot load the operands.
 
-    The first coordinate of a box must be a multiple of 16 bytes. In CHWN it is an image, which no tap moves. In NCHW it
-    is a pixel of a row, so that filters have one column, and neither stride nor padding along a row. Rows must be
-    multiples of 16 bytes, too; all pixels are one row if the filter reads each of them once. A box of images has
-    channels of one tap."""
+    The first coordinate of a box must be a multiple of 16 bytes. In CHWN it is the image, which does not depend on the
+    tap. In NCHW it is the pixel of a row; therefore filters must have one column, and there must be no stride or
+    padding along a row. Rows must be multiples of 16 bytes, too; all pixels form one row if the filter reads each of
+    them once. A box of images has channels of one tap."""
     if v.direction != "weight_grad" or v.layout == "NHWC" or 0 in (v.n, v.c, v.k):
         return None
     if v.layout == "NCHW" and (v.s, v.strides[2], v.pads[2]) != (1, 1, (0, 0)):
@@ -162,14 +163,14 @@ def _unpacked(v: Conv, im2col: Im2colDescriptor) -> Im2colDescriptor | None:
 
 
 def _axes(v: Conv) -> tuple[int, ...]:
-    """The axes of the descriptor, of depth, height and width (0, 1, 2): with padding, depth 0 may be outside the
-    image."""
+    """The spatial axes of the descriptor, innermost first: width 2, height 1 and, if there is depth or padding along
+    it, depth 0."""
     return (2, 1, 0) if v.deep or any(v.pads[0]) else (2, 1)
 
 
 def _with_padded_pixels(v: Conv, c: ImplicitOperand, copies: tuple[PackedCopy, PackedCopy]) -> Im2colDescriptor:
-    """The descriptor of a forward convolution with few channels: the columns of taps are channels of one tap, and the
-    pixels of results overlap in memory."""
+    """The descriptor of a forward convolution with few channels. The taps of a filter row are read as channels of one
+    tap, so the windows of adjacent results overlap in memory."""
     images, filters = copies
     side, layout = _layout(v, True)
     axes = _axes(v)
@@ -199,9 +200,8 @@ def _with_padded_pixels(v: Conv, c: ImplicitOperand, copies: tuple[PackedCopy, P
 def _with_phases(
     v: Conv, im2col: Im2colDescriptor, of: Callable[[Sequence[int], int], tuple[int, ...]]
 ) -> Im2colDescriptor:
-    """The descriptor of a strided input gradient, from that of the gradients of results. ``of``: the values along the
-    axes of the descriptor, from those along depth, height and width, and the value along images if these are an
-    axis."""
+    """The descriptor of a strided input gradient, from ``im2col``, which describes the result gradients. ``of``: maps
+    values along depth, height and width, and the value along images, to values along the axes of the descriptor."""
     x, filter_taps = v.steps("x"), (v.t, v.r, v.s)
     phases = [
         dgrad_phases((v.d, v.h, v.w)[n], filter_taps[n], v.strides[n], v.pads[n][0], v.dilations[n]) for n in range(3)
@@ -242,8 +242,8 @@ def _with_phases(
 
 
 def _phase_images(v: Conv, im2col: Im2colDescriptor, firsts: list[tuple[int, int]]) -> PhaseImages | None:
-    """How images of the phases are interleaved to C, if its pixels are contiguous and no epilogue follows. ``firsts``:
-    (row, column) of the first pixel of each phase. None: not in this layout, or images or C are too large."""
+    """Describes how the images of phases are interleaved to C. ``firsts``: (row, column) of the first pixel of each
+    phase. None: pixels of C are not contiguous, an epilogue follows, or the images or C are too large."""
     (_, down, across), (rows, columns) = v.strides, (v.h, v.w)
     flat = len(im2col.extents) == 2 and v.groups == 1
     plain = flat and v.layout == "NCHW" and v.output.bytes in COPIED and not v.epilogue_ops
@@ -258,7 +258,7 @@ def _phase_images(v: Conv, im2col: Im2colDescriptor, firsts: list[tuple[int, int
 
 
 def _layout(v: Conv, kmajor: bool) -> tuple[str, str]:
-    """The pair (the operand that holds images, the layout of the GEMM). ``kmajor``: K is contiguous in the other
+    """The operand that has the images, "a" or "b", and the layout of the GEMM. ``kmajor``: K is contiguous in the other
     operand."""
     wgrad = v.direction == "weight_grad"
     if v.swapped:
@@ -271,8 +271,8 @@ def _whole(v: Conv, elements: int) -> bool:
 
 
 def _copy(v: Conv, start: int, depth: int, step: int, digits: list[Rows]) -> PackedCopy:
-    """The packed copy of an operand. ``start``: alignment of the operand in bytes. Adjacent digits, by their strides in
-    the operand, with a common stride in operand and copy are merged."""
+    """The packed copy of an operand. ``start``: the alignment of the operand in bytes. Digits that follow each other
+    both in the operand and in the copy are merged."""
     merged: list[Rows] = []
     for extent, stride, row in sorted((x for x in digits if x[0] > 1), key=lambda x: -x[1]):
         if merged and merged[-1][1:] == (extent * stride, extent * row):
@@ -290,12 +290,13 @@ def _copy(v: Conv, start: int, depth: int, step: int, digits: list[Rows]) -> Pac
 
 
 def _sampled(v: Conv) -> bool:
-    """True if filters have one tap. A copy then holds only the pixels that this tap reads."""
+    """True if filters have one tap and there is no padding: a copy then has only the pixels that this tap reads."""
     return v.direction != "input_grad" and (v.d, v.t, v.r, v.s) == (1, 1, 1, 1) and not any(sum(v.pads, ()))
 
 
 def _images(v: Conv) -> tuple[tuple[bool, int], PackedCopy | None]:
-    """The pair ((whether the image index is one of the axes, the pitch of a pixel in elements), the packed copy)."""
+    """How TMA loads the images: (True if the image index is one of the axes, the pitch of a pixel in elements), and the
+    packed copy, or None."""
     name, channel, axes = ("y", "k", "zpq") if v.direction == "input_grad" else ("x", "c", "dhw")
     start = v.aligned_output if v.direction == "input_grad" else v.aligned_input
     return _pixels(v, name, channel, axes, start)
@@ -319,13 +320,14 @@ def _pixels(v: Conv, name: str, channel: str, axes: str, start: int) -> tuple[tu
 
 
 def _by_image(v: Conv) -> bool:
-    """True if wgmma takes the gradients of results K-major in the order of memory: elements of four bytes must be
-    K-major in one operand, and in NCHW the pixels of an image are contiguous."""
+    """True if wgmma reads the result gradients K-major without packing: in NCHW the pixels of an image, which are K,
+    are contiguous. With elements of four bytes, one operand must be K-major."""
     return v.direction == "weight_grad" and v.layout == "NCHW" and v.element.bytes == 4 and 0 not in (v.n, v.c, v.k)
 
 
 def _gradients(v: Conv) -> tuple[tuple[bool, int], PackedCopy | None]:
-    """For gradients of results: ((whether pixels are contiguous, elements of a row), the packed copy)."""
+    """How TMA loads the result gradients of a weight gradient: (True if pixels are contiguous, elements of a row), and
+    the packed copy, or None."""
     if _by_image(v):
         pixels = math.prod(v.results)
         if v.aligned_output >= ALIGNED and _whole(v, pixels):
@@ -340,7 +342,8 @@ def _gradients(v: Conv) -> tuple[tuple[bool, int], PackedCopy | None]:
 
 
 def _filters(v: Conv) -> tuple[tuple[bool, int], PackedCopy | None]:
-    """For filters: ((whether the reduced channels are contiguous, elements of a tap), the packed copy)."""
+    """How TMA loads the filters: (True if the reduced channels are contiguous, elements of a tap), and the packed copy,
+    or None."""
     reduced, other = "kc" if v.direction == "input_grad" else "ck"
     extents, steps, taps = v.extents("w"), v.steps("w"), v.t * v.r * v.s
     start = v.aligned_filter
@@ -364,7 +367,7 @@ def _filters(v: Conv) -> tuple[tuple[bool, int], PackedCopy | None]:
 
 
 def _result(v: Conv, c: ImplicitOperand) -> tuple[Digits, Digits] | None:
-    """The digits of the rows and columns of C. None: C has a leading dimension."""
+    """The digits of the rows and columns of C; None: C is a matrix with a leading dimension."""
     rows, columns = c.rows, c.columns
     if v.direction == "weight_grad":
         extents, steps = v.extents("w"), v.steps("w")

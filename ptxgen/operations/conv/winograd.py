@@ -1,4 +1,4 @@
-"""The products of Winograd's algorithms for a convolution."""
+"""The kernel problems of Winograd's algorithms for a convolution."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from ptxgen.settings import settings
 
 
 def winograd_forms(v: Conv, p: KernelProblem) -> tuple[KernelProblem, ...]:
-    """The products of a convolution or of a gradient by each algorithm that can compute it. ``p``: the implicit
+    """The forms of a convolution or gradient by each of Winograd's algorithms that can compute it. ``p``: the implicit
     GEMM."""
     return tuple(form for tile in TILES if (form := winograd_form(v, p, tile)) is not None)
 
 
 def winograd_form(v: Conv, p: KernelProblem, tile: int) -> KernelProblem | None:
-    """The products of a convolution or of a gradient over tiles of ``tile`` rows and columns of results. None: it has
-    other filters, strides or types, few channels, groups or a depth axis, or more padding than tiles of this size
-    allow, or few pixels and weight gradients, or PTXGEN_WINOGRAD is off."""
+    """The form of a convolution or gradient by the algorithm with tiles of ``tile`` rows and columns of results. None:
+    the algorithm does not support the filters, strides, types, groups, depth axis or padding; it has few channels, or
+    is a weight gradient of few pixels; or PTXGEN_WINOGRAD is off."""
     gradient, weights = v.direction == "input_grad", v.direction == "weight_grad"
     channels, filters = (v.k, v.c) if gradient else (v.c, v.k)
     plain = v.groups == 1 and v.strides == v.dilations == (1, 1, 1) and (v.t, v.r, v.s) == TAPS and not v.deep

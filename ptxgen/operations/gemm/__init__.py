@@ -1,1 +1,1 @@
-"""C = A·B, one product or a batch of them."""
+"""The operation gemm: C = A·B, one matrix product or a batch."""

@@ -1,5 +1,5 @@
-"""What differs between a kernel of ptxgen and cuBLASLt's fastest for one product: tiles, resources, occupancy, hit rate
-of the L2 cache (the paper's section 8.1)."""
+"""Compares a kernel of ptxgen with cuBLASLt's fastest one for a product: tiles, resources, occupancy, hit rate of the
+L2 cache (section 8.1 of the paper)."""
 
 from __future__ import annotations
 
@@ -24,16 +24,17 @@ from ptxgen.runtime.runner import Runner
 from ptxgen.tuning.measure.bench import Bench
 from ptxgen.tuning.selection import require
 
-#: rows and columns of C of a block in the name of a kernel of cuBLASLt, column-major
+#: the rows and columns of C of a block, column-major, in the name of a cuBLASLt kernel
 _TILE = re.compile(r"(?:_|tilesize)(\d{1,3})x(\d{1,3})(?:x\d{1,3})?_")
 
 
 @dataclass(frozen=True)
 class Anatomy:
-    """A product computed by one library. ``name``: of the library; ``kernels``: those of a call; ``main``: the one that
-    multiplies; ``occupancy``: its resident warps over those that the device holds; ``profile``: as
-    ``profiler.METRICS``, empty: unknown; ``note``: why it is; ``tile``: rows and columns of C of a block, column-major,
-    None: unknown; ``splits``: slices of K; ``config``: of ptxgen; ``candidate``: position in the order of cuBLASLt's
+    """A product as one library computes it. ``name``: the name of the library; ``us``: its time in microseconds;
+    ``kernels``: the kernels of a call; ``main``: the kernel that multiplies; ``occupancy``: its resident warps over
+    those that the device can hold; ``profile``: its metrics of ``profiler.METRICS``, empty if unknown; ``note``: why
+    they are unknown; ``tile``: rows and columns of C of a block, column-major, None: unknown; ``splits``: the number of
+    slices of K; ``config``: ptxgen's configuration; ``candidate``: the position in the order of cuBLASLt's
     heuristic."""
 
     name: str
@@ -49,7 +50,7 @@ class Anatomy:
     candidate: int | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain data."""
+        """The anatomy as plain data for JSON."""
         values = {name: value for name, value in vars(self).items() if name not in ("config", "kernels", "main")}
         document = {**values, "main": asdict(self.main), "kernels": [asdict(k) for k in self.kernels]}
         if self.config is not None:
@@ -58,8 +59,8 @@ class Anatomy:
 
 
 def compared(driver: CudaDriver, p: Gemm, timing: Timing) -> list[Anatomy]:
-    """ptxgen's choice and cuBLASLt's fastest candidate, both checked or timed in the same run, then profiled.
-    LaunchError: one of them fails. UnavailableError: cuBLASLt is missing."""
+    """The anatomies of ptxgen's choice, whose result is checked, and of cuBLASLt's fastest candidate. Both are timed in
+    the same run, then profiled. LaunchError: a library fails. UnavailableError: cuBLASLt is missing."""
     selection = require(p, driver.device)[0]
     bench, config = Bench(driver), selection.config
     measured = bench.measure(p, config, timing, "bench", full=True)
@@ -87,28 +88,29 @@ def compared(driver: CudaDriver, p: Gemm, timing: Timing) -> list[Anatomy]:
 
 
 def main_kernel(kernels: Sequence[CapturedKernel]) -> CapturedKernel:
-    """The kernel that multiplies: the one with the most registers, others add slices of K. LaunchError: there is
-    none."""
+    """The kernel that multiplies: the one with the most registers, because other kernels only add slices of K.
+    LaunchError: ``kernels`` is empty."""
     if not kernels:
         raise LaunchError("the call launches no kernel")
     return max(kernels, key=lambda k: (k.registers, k.shared))
 
 
 def tile_in(name: str) -> tuple[int, int] | None:
-    """Rows and columns of C of a block, by the name of a kernel of cuBLASLt. None: the name does not tell."""
+    """The rows and columns of C of a block, read from the name of a cuBLASLt kernel. None: the name does not have
+    them."""
     tile = _TILE.search(name)
     return (int(tile[1]), int(tile[2])) if tile else None
 
 
 def occupancy(kernel: CapturedKernel, device: Device) -> float:
-    """Warps that are resident at the beginning, over those that the device holds."""
+    """The warps that are resident when a kernel starts, as a fraction of those that the device can hold."""
     warps = -(-kernel.threads // 32)
     resident = min(kernel.blocks, kernel.blocks_sm * device.sms)
     return resident * warps / (device.sms * device.threads_sm // 32)
 
 
 def _profile(p: Gemm, which: str, kernel: str) -> tuple[dict[str, float], str]:
-    """Metrics of a kernel, or none and the reason."""
+    """The metrics of a kernel and "", or no metrics and the reason."""
     code = f"from {__name__} import launch_once; launch_once(*__import__('sys').argv[1:])"
     try:
         return profiler.profiled([sys.executable, "-c", code, p.key(), which], kernel), ""
@@ -117,8 +119,8 @@ def _profile(p: Gemm, which: str, kernel: str) -> tuple[dict[str, float], str]:
 
 
 def launch_once(key: str, which: str) -> None:
-    """Computes a product once. ``which``: a configuration, or ``vendor=N``, the candidate N of cuBLASLt. The profiler
-    runs this in a process of its own."""
+    """Computes a product once. ``which``: a configuration, or ``vendor=N`` for candidate N of cuBLASLt. The profiler
+    runs this function in a process of its own."""
     p, driver = parse(key), open_driver("cuda")
     assert isinstance(p, Gemm)
     assert isinstance(driver, CudaDriver)

@@ -1,4 +1,4 @@
-"""Products of matrices in C."""
+"""The C form of matrix products, for exported libraries."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def without_sum(p: Gemm) -> Gemm:
 
 
 def require(p: Gemm) -> None:
-    """InputError: the function does not take ``p``."""
+    """Raises InputError if the function in C cannot compute ``p``."""
     if p.block_a:
         raise InputError(f"block_a is {p.block_a}; exported libraries have no scales of blocks, so it must be empty")
 

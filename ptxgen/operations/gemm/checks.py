@@ -21,7 +21,7 @@ TURN = 0.5  #: the imaginary part of alpha and beta of complex products
 def check_gemm(
     driver: Driver, problem: Gemm, config: Config, seed: int = 0, row_padding: int = 0
 ) -> Iterator[CheckResult]:
-    """The checks of a GEMM."""
+    """The results of checking a configuration of a GEMM in all cases."""
     p = with_row_padding(problem, row_padding)
     runner = Runner.of(driver, p, config)
     try:
@@ -31,7 +31,7 @@ def check_gemm(
 
 
 def with_row_padding(p: Gemm, row_padding: int) -> Gemm:
-    """The problem with leading dimensions larger by ``row_padding`` elements."""
+    """The problem with each leading dimension larger by ``row_padding`` elements."""
     changes = {f"ld{x}": getattr(p, f"ld{x}") + row_padding for x in "abc"}
     for name, rows, ld in zip(STRIDES, (p.rows_a, p.rows_b, p.m), (p.lda, p.ldb, p.ldc), strict=True):
         stride = getattr(p, name)
@@ -40,7 +40,7 @@ def with_row_padding(p: Gemm, row_padding: int) -> Gemm:
 
 
 def _factors(p: Gemm, alpha: float, beta: float) -> tuple[complex, complex]:
-    """Alpha and beta of a case, as the problem takes them."""
+    """Alpha and beta of a case, in the type that the problem takes."""
     if p.epilogue_dtype.integer:
         return round(alpha), round(beta)
     if p.element.part and beta:
@@ -49,7 +49,7 @@ def _factors(p: Gemm, alpha: float, beta: float) -> tuple[complex, complex]:
 
 
 def _check(runner: Runner, p: Gemm, seed: int) -> list[CheckResult]:
-    """The checks of a loaded kernel."""
+    """The results of checking a loaded kernel in all cases."""
     results = []
     for inputs, *factors, initial in CASES:
         alpha, beta = _factors(p, *factors)

@@ -1,5 +1,5 @@
-"""cuBLASLt through ctypes: the first algorithm of its heuristic for a GEMM, the fastest of all candidates, and that one
-in place of a kernel.
+"""cuBLASLt, called through ctypes: times the first algorithm of its heuristic for a GEMM and the fastest of all
+candidates, and launches the fastest one in place of a kernel.
 
 cuBLASLt is column-major. A row-major matrix is the transpose of the column-major one with the same leading dimension,
 so C' = op(B)' op(A)': the first operand of cuBLASLt is B of the problem, and its m is N.
@@ -29,13 +29,13 @@ from ptxgen.runtime.cuda import CudaDriver
 from ptxgen.runtime.driver import Timing
 
 CANDIDATES = 256  #: algorithms requested from the heuristic
-WORKSPACE = 64 << 20  #: bytes
-ALIGNED = 256  #: the address of a bias until a launch sets it: cuBLASLt requires one
+WORKSPACE = 64 << 20  #: bytes of the workspace of cuBLASLt
+ALIGNED = 256  #: a placeholder for the address of a bias, which cuBLASLt requires before a launch sets it
 FINALISTS = 4  #: candidates timed with the full policy, besides the heuristic's first
 
 # cublasComputeType_t
 _COMPUTE = {"f16": 64, "f32": 68, "f32_bf16x6": 68, FAST_ACCUM: 68, "f64": 70, "s32": 72, "tf32": 77}
-#: conversion of alpha and beta, by accumulator type
+#: accumulator type -> conversion of alpha and beta
 _SCALAR: dict[str, Callable[[int], Any]] = {
     "f16": lambda v: ct.c_uint16(0x3C00 * v),
     "f32": ct.c_float,
@@ -79,12 +79,12 @@ def available() -> str | None:
 
 
 class CublasLt:
-    """A problem computed by cuBLASLt with alpha = 1 and beta = 0. It allocates 64 MiB until it is closed or deleted.
-    ``addresses``: of the arrays that the first launch takes, by name. ``algorithm``: the only candidate, which runs in
-    memory of the caller; None: those of the heuristic.
+    """A problem computed by cuBLASLt with alpha = 1 and beta = 0. The object holds a workspace of 64 MiB until it is
+    closed or deleted. ``addresses``: the addresses of the arrays of the first launch, by name. ``algorithm``: the only
+    candidate, whose workspace the caller provides; None: the candidates of the heuristic.
 
     ``algorithms``: the candidates in the order of the heuristic. ``failed``: the number of candidates that failed in
-    ``best``. UnavailableError: cuBLASLt is missing. LaunchError: it has no algorithm for the problem, or does not
+    ``best``. UnavailableError: cuBLASLt is missing. LaunchError: cuBLASLt has no algorithm for the problem, or does not
     support the epilogue. ShapeError: an extent is zero.
     """
 
@@ -130,7 +130,8 @@ class CublasLt:
             self._queue(index, addresses, stream)
 
     def launch(self, addresses: Mapping[str, int], workspace: int, stream: int) -> None:
-        """Queues the first candidate, as ``VendorKernel.launch``. ``addresses``: of the epilogue operands, too."""
+        """Queues the first candidate, as ``VendorKernel.launch``. ``addresses``: those of A, B, C and the epilogue
+        operands, by name."""
         if self._driver.is_current():
             self._queue(0, addresses, stream, workspace)
             return
@@ -138,7 +139,7 @@ class CublasLt:
             self._queue(0, addresses, stream, workspace)
 
     def best(self, sets: Sequence[Mapping[str, int]], timing: Timing) -> VendorTimes:
-        """Times of the fastest candidate and of the heuristic's first: medians of the samples.
+        """The times of the fastest candidate and of the heuristic's first one: medians of the samples in microseconds.
 
         ``sets``: addresses by name of the array, used in rotation. LaunchError: no candidate runs.
         """
@@ -147,10 +148,11 @@ class CublasLt:
         return VendorTimes(best, times[min(times)], same_layout=best)
 
     def times(self, sets: Sequence[Mapping[str, int]], timing: Timing) -> dict[int, float]:
-        """Microseconds of the heuristic's first candidate that runs and of the fastest ones, by index.
+        """The times in microseconds of the heuristic's first candidate that runs and of the fastest candidates, by
+        index.
 
-        Every candidate runs once. Slow ones are dropped, the others are timed briefly, and the FINALISTS with the
-        policy ``timing``. LaunchError: no candidate runs.
+        Every candidate runs once. Slow candidates are dropped, the others are timed briefly, and the FINALISTS fastest
+        are timed with the policy ``timing``. LaunchError: no candidate runs.
         """
         with self._driver.context("cuBLASLt"):
             brief = self._brief(sets, timing)
@@ -210,7 +212,7 @@ class CublasLt:
         self._c = self._matrix("bf16", p.n, p.m, p.ldc, c) if p.output.fp8 else self._d
 
     def _heuristic(self) -> list[Algorithm]:
-        """The candidates. LaunchError: there is none."""
+        """The candidates of cuBLASLt's heuristic. LaunchError: there is none."""
         lib = self._library
         preference = self._make("MatmulPreference")
         space = ct.c_uint64(WORKSPACE)
@@ -259,7 +261,7 @@ class CublasLt:
         return handle
 
     def _start(self, operand: str) -> int:
-        """The alignment in bytes, up to 16, of the operand in every item."""
+        """The alignment in bytes, at most 16, of the operand in all items."""
         offset = self.problem.offsets["abc".index(operand)] if self.problem.batch > 1 else 0
         return math.gcd(int(getattr(self.problem, f"aligned_{operand}")), offset)
 
@@ -274,7 +276,7 @@ class CublasLt:
         return made
 
     def _queue(self, index: int, addresses: Mapping[str, int], stream: int = 0, space: int | None = None) -> None:
-        """Queues a candidate. ``space``: the address of its workspace, None: of the memory that is allocated."""
+        """Queues a candidate. ``space``: the address of its workspace; None: the workspace of this object."""
         algorithm, operands = self.algorithms[index], self.problem.epilogue_operands
         out = ct.c_void_p(addresses["C"])
         residual = addresses["residual"] if "residual" in operands else None
@@ -330,8 +332,8 @@ class CublasLt:
 
 
 class CublasLtKernel:
-    """An algorithm that ``search`` found, or the first one of the heuristic, as a ``VendorKernel``. LaunchError: the
-    text is none of ``search``, or there is no algorithm."""
+    """An algorithm that ``search`` found, or the heuristic's first one, as a ``VendorKernel``. LaunchError: ``text`` is
+    not a text that ``search`` returned, or the heuristic has no algorithm."""
 
     allocates = False
 
@@ -350,7 +352,7 @@ class CublasLtKernel:
 
 def search(driver: CudaDriver, problem: Gemm, sets: Sequence[Mapping[str, int]], timing: Timing) -> str:
     """The text of the fastest algorithm for a problem, which is valid for one version of the library. LaunchError,
-    ShapeError: it does not compute the problem."""
+    ShapeError: cuBLASLt does not compute the problem."""
     with CublasLt(driver, problem, sets[0]) as library:
         times = library.times(sets, timing)
         return _text(library.algorithms[min(times, key=lambda i: times[i])])
@@ -373,7 +375,7 @@ def _status_name(status: int) -> str:
 
 @functools.cache
 def load_library() -> ct.CDLL:
-    """The loaded library. UnavailableError: it is not found."""
+    """The loaded library cuBLASLt. UnavailableError: it is not found."""
     library = vendor_libraries.load("cublasLt")
     library.cublasLtGetVersion.restype = ct.c_size_t
     library.cublasLtGetStatusName.restype = ct.c_char_p

@@ -14,8 +14,8 @@ from ptxgen.problem.dtypes import HALVES
 
 
 def lower_gemm(p: Gemm, **numbers: Any) -> KernelProblem:
-    """A GEMM as a kernel problem. ``numbers``: symbols or columns in place of its extents, leading dimensions and
-    alignments; ``problem_type``: the type of the result."""
+    """A GEMM as a kernel problem. ``numbers``: symbols or columns, by field, in place of extents, leading dimensions
+    and alignments; with the key ``problem_type``, the class of the result."""
 
     def of(*names: str) -> tuple[Any, ...]:
         return tuple(numbers.get(name, getattr(p, name)) for name in names)

@@ -20,7 +20,8 @@ HELD = 1 << 22  #: elements of C that are compared at once
 
 
 def _ranges(extent: int, count: int) -> Iterator[slice]:
-    """At most RUNS ranges, evenly spread from first to last, of ``count`` in all; or one range of everything."""
+    """At most RUNS ranges with ``count`` indices in all, evenly spread over ``extent``; one range of everything if
+    ``extent`` is not larger than ``count``."""
     if extent <= count:
         yield slice(0, extent)
         return
@@ -45,7 +46,8 @@ class GemmOperandSets(OperandSets):
         super().__init__(driver, timing, inputs, {"C": span(problem, C) * problem.output.bytes}, epilogue)
 
     def blocks(self, limit: int) -> Iterator[tuple[slice, slice]]:
-        """Ranges of products and of rows of C, at most ``limit`` elements in all: all of C, or spread evenly."""
+        """Pairs (range of products, range of rows of C) with at most ``limit`` elements in all. They cover all of C, or
+        are spread evenly over it."""
         p = self.problem
         lines = max(1, limit // max(p.n, 1))
         if lines >= p.m * p.batch:
@@ -59,7 +61,7 @@ class GemmOperandSets(OperandSets):
                 yield from ((items, rows) for rows in _ranges(p.m, max(1, lines // len(few))))
 
     def deviation(self, limit: int) -> Deviation:
-        """Compares the first set's C on the device with float64."""
+        """The deviation of C of the first set on the device from the float64 reference."""
         p, worst = self.problem, Deviation(0.0, (0,) * (2 + (self.problem.batch != 1)), 0.0)
         if not p.results:
             return worst
@@ -75,7 +77,7 @@ class GemmOperandSets(OperandSets):
         return worst
 
     def _reference(self, items: slice, rows: Array) -> Reference:
-        """The reference of these rows of these products; cached."""
+        """The reference for rows ``rows`` of the products ``items``, cached."""
         p, key = self.problem, (items.start, items.stop, rows.tobytes())
         if key not in self._references:
             a, b = self.arrays["A"], self.arrays["B"]
@@ -96,7 +98,7 @@ class GemmOperandSets(OperandSets):
         return self._references[key]
 
     def _scales(self, items: slice, rows: Array) -> dict[str, Array]:
-        """The scales of blocks of these products: of these rows of A, one row a block, and of B."""
+        """The block scales of the products ``items``: those of A with one row for each of ``rows``, and those of B."""
         scales = {}
         for name, s in self.problem.scalings.items():
             array = f"scale_{name.lower()}"
@@ -109,7 +111,8 @@ class GemmOperandSets(OperandSets):
         return scales
 
     def _result(self, items: slice, rows: slice) -> Array:
-        """These rows of these products of the first set's C. The last row in memory need not be whole."""
+        """The rows ``rows`` of the products ``items`` in C of the first set. The last row in memory may lack its
+        padding."""
         p = self.problem
         shape, strides = [rows.stop - rows.start, p.columns_c], [p.ldc, 1]
         if p.batch != 1:

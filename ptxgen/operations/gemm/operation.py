@@ -55,7 +55,7 @@ def _torch() -> Callable[..., Any]:
 
 
 def _plain(p: Gemm) -> Gemm:
-    """The product that stores its sums as they are; C of a gated activation has half of its columns."""
+    """The product without an epilogue. Its C has N columns, where C of a gated activation has half as many."""
     return replace(p, epilogue="", ldc=0, stride_c=CONTIGUOUS) if p.gated else replace(p, epilogue="")
 
 

@@ -19,11 +19,11 @@ from ptxgen.problem.block_scales import SCALINGS, Scaling
 from ptxgen.problem.dtypes import Dtype, promotion_k
 
 LAYOUTS = ("NN", "NT", "TN", "TT")
-#: conjugation of a stored operand: letter of the layout -> that with it
+#: letter of a layout -> the letter for the conjugated operand
 CONJUGATED = {"N": "R", "T": "C", "R": "N", "C": "T"}
 COMPLEX_LAYOUTS = tuple(a + b for a in "NTCR" for b in "NTCR")
 STRIDE_LIMIT = 1 << 40
-CONTIGUOUS = -1  #: value of a batch stride: no elements are between the items of the batch
+CONTIGUOUS = -1  #: the value of a batch stride that means: no elements are between the items of the batch
 THIN = 64  #: a GEMM with an extent up to this is thin
 _ORDERS = str.maketrans("CR", "TN")
 #: the fields with batch strides
@@ -34,32 +34,32 @@ STRIDES = ("stride_a", "stride_b", "stride_c")
 class Gemm(ProblemBase):
     """C[M,N] = alpha · op(A)[M,K] · op(B)[K,N] + beta · C.
 
-    ``lda``, ``ldb``, ``ldc``: leading dimensions in elements, 0 = contiguous. ``aligned_a`` (b, c): the alignment of
-    the operand's address in bytes, a power of two up to 16. ``deterministic``: the order of summation must not depend
-    on timing. ``dtype``: the type of A and B; ``out``: the type of C.
+    ``lda``, ``ldb``, ``ldc``: leading dimensions in elements, 0 = contiguous. ``aligned_a``, ``aligned_b``,
+    ``aligned_c``: the alignment of the operand's address in bytes, a power of two up to 16. ``deterministic``: the
+    order of summation must not depend on timing. ``dtype``: the type of A and B; ``out``: the type of C.
 
-    ``epilogue``: operations after the product, separated by commas (``bias_column,relu``). The product
-    is multiplied by f32 ``scale_a`` and ``scale_b`` (one number each; with ``scale_rows`` one for each row of A and for
-    each column of B); ``beta·C`` is added, then ``bias`` (one for each row or each column of C) and ``residual`` (M×N,
-    with the strides and alignment of C), both of C's type (f32 for the bias of an 8-bit C); then the activation.
-    ``relu_grad``, the gradient of ReLU, gives 0 where ``aux`` is at most 0, and the sum elsewhere, also where ``aux``
-    is NaN; ``aux`` is M×N, with the strides, alignment and type of C, as a residual. An activation may be an
-    expression of ``x``, the sum, and ``aux``, in the language of tasks; ``epilogue`` then has its canonical text.
-    A gated activation, ``swiglu``, ``geglu`` or an expression of ``x`` and ``up``, makes an element of C of two sums:
-    ``x`` is that of an even column of B, ``up`` that of the next one. C is M×N/2 then, of f16 or bf16, and beta is 0;
-    only ``scale`` may precede it. Products of s8 are summed in s32; the epilogue computes in f32 unless C is s32.
-    8-bit results are rounded to nearest and saturated to finite values; fp8 keeps NaN.
+    ``epilogue``: operations after the product, separated by commas (``bias_column,relu``). The product is multiplied by
+    the f32 scales ``scale_a`` and ``scale_b``: one number each, or, with ``scale_rows``, one for each row of A and one
+    for each column of B. Then ``beta·C`` is added, then the bias (one element for each row or each column of C) and
+    ``residual`` (M×N, with the strides and alignment of C); both have C's type (f32 for the bias of an 8-bit C). Then
+    the activation is applied. ``relu_grad``, the gradient of ReLU, gives 0 where ``aux`` is at most 0, and the sum
+    elsewhere, also where ``aux`` is NaN; ``aux`` is M×N, with the strides, alignment and type of C. An activation may
+    be an expression of ``x``, the sum, and ``aux``, in the language of tasks; ``epilogue`` then has its canonical text.
+    A gated activation, ``swiglu``, ``geglu`` or an expression of ``x`` and ``up``, makes an element of C from two sums:
+    ``x`` belongs to an even column of B, ``up`` to the next column. C is then M×N/2, of f16 or bf16, and beta is 0;
+    only ``scale`` may precede a gated activation. Products of s8 are summed in s32; the epilogue computes in f32 unless
+    C is s32. 8-bit results are rounded to nearest and saturated to finite values; fp8 keeps NaN.
 
-    ``block_a``, ``block_b``: the blocks of A and of B that have an f32 scale each, of fp8: 1x128, one row
-    (of B: one column of C) by 128 of K, or 128x128; the scales are an array of rows by blocks of K, in ``scale_a`` and
-    ``scale_b``. With a t at the end (1x128t), they are stored transposed. The sum of the products of each 128 of K is
-    multiplied by the product of its two scales, rounded to f32, before it is added to the total. A block whose scales
-    have an infinite or undefined product makes its results infinite or NaN. Items of a batch have scales of their own,
-    one after the other, unless they share the operand.
+    ``block_a``, ``block_b``: the blocks of A and of B, of fp8, that have one f32 scale each: 1x128, one row of A (one
+    column of B) by 128 of K, or 128x128. The scales, ``scale_a`` and ``scale_b``, are arrays of rows of blocks by
+    blocks of K; with a t at the end (1x128t), they are stored transposed. The sum of the products of each 128 of K is
+    multiplied by the product of its two scales, rounded to f32, before it is added to the total. Where the product of
+    two scales is infinite or NaN, the results are infinite or NaN. Each item of a batch has its own scales, one item
+    after the other, unless the items share the operand.
 
-    ``batch``: the number of items; ``stride_a`` (b, c): elements from the operand of one item to that of the next,
-    CONTIGUOUS: no elements are between items, 0: all items use the same operand (not C). All items use the same bias
-    and scales; a residual and ``aux`` have the strides of C.
+    ``batch``: the number of items; ``stride_a``, ``stride_b``, ``stride_c``: elements from the operand of one item to
+    that of the next; CONTIGUOUS: no elements are between items; 0: all items use the same operand (not for C). All
+    items use the same bias and scales; a residual and ``aux`` have the strides of C.
 
     ShapeError, DtypeError, InputError: an argument breaks a rule.
     """
@@ -156,7 +156,7 @@ class Gemm(ProblemBase):
 
     @property
     def scalings(self) -> dict[str, Scaling]:
-        """The blocks of A and of B that have scales; empty: none have."""
+        """The blocks of A and of B that have scales, by operand; empty if there are no scales."""
         return scalings_of(self.block_a, self.block_b)
 
     @property
@@ -187,7 +187,7 @@ class Gemm(ProblemBase):
         self._require_memory()
 
     def _require_memory(self) -> None:
-        """ShapeError: an operand spans more memory than a GPU can address."""
+        """Raises ShapeError if an operand spans more memory than a GPU can address."""
         rows, sizes = (self.rows_a, self.rows_b, self.m), (x.bytes for x in self.types)
         spans = zip("abc", rows, (self.lda, self.ldb, self.ldc), self.strides, sizes, strict=True)
         for name, count, ld, stride, size in spans:
@@ -200,7 +200,7 @@ class Gemm(ProblemBase):
 
     @property
     def problem_class(self) -> str:
-        """batch, thin gemm (an extent is at most ``THIN``) or gemm."""
+        """``batch``, ``thin gemm`` (an extent is at most THIN) or ``gemm``."""
         if self.batch > 1:
             return "batch"
         return "thin gemm" if min(self.m, self.n, self.k) <= THIN else "gemm"
@@ -229,7 +229,7 @@ class Gemm(ProblemBase):
 
     @property
     def columns_a(self) -> int:
-        """Length of a stored row of A."""
+        """The length of a stored row of A."""
         return self.k if self.orders[0] == "N" else self.m
 
     @property
@@ -238,7 +238,7 @@ class Gemm(ProblemBase):
 
     @property
     def columns_c(self) -> int:
-        """Columns of C: half of those of B with a gated activation."""
+        """The number of columns of C: N, or N/2 with a gated activation."""
         return self.n // 2 if self.gated else self.n
 
     @property
@@ -269,7 +269,7 @@ class Gemm(ProblemBase):
 
     @property
     def results(self) -> int:
-        """Elements of C in the whole batch."""
+        """The number of sums in the whole batch: batch · M · N."""
         return self.batch * self.m * self.n
 
     @property
@@ -283,7 +283,7 @@ class Gemm(ProblemBase):
 
     @property
     def bytes(self) -> int:
-        """Lower bound of the bytes moved: A and B are read once, C is written once."""
+        """A lower bound of the bytes moved: A and B are read once, C is written once."""
         a, b = (
             x.bytes * (self.batch if stride else min(self.batch, 1))
             for x, stride in zip(self.types[:2], self.strides[:2], strict=True)
@@ -343,7 +343,7 @@ _SHAPE = re.compile(r"[0-9]{1,99},[0-9]{1,99},[0-9]{1,99}")
 
 
 def parse_shape(text: str) -> tuple[int, int, int]:
-    """``"M,N,K"`` as integers. ShapeError if it is anything else."""
+    """The integers of the text ``M,N,K``. ShapeError: the text has another form."""
     plain = text.replace(" ", "")
     if not _SHAPE.fullmatch(plain):
         raise ShapeError(
@@ -355,13 +355,13 @@ def parse_shape(text: str) -> tuple[int, int, int]:
 
 
 def scalings_of(block_a: str, block_b: str) -> dict[str, Scaling]:
-    """The blocks of A and of B that have scales; empty: none have."""
+    """The blocks of A and of B that have scales, by operand; empty if there are no scales."""
     return {"A": SCALINGS[block_a], "B": SCALINGS[block_b]} if block_a else {}
 
 
 def check_blocks(p: ProblemBase, block_a: str, block_b: str) -> None:
-    """InputError, DtypeError: the blocks with scales are unknown, or of one operand alone, or their sums are not
-    promoted, or the epilogue has scales of its own."""
+    """Checks the blocks with scales. InputError, DtypeError: a block is unknown, only one operand has scales, the
+    arithmetic has no promotion, or the epilogue has scales, too."""
     if not (block_a or block_b):
         return
     for name, block in (("block_a", block_a), ("block_b", block_b)):

@@ -1,4 +1,4 @@
-"""PyTorch's product of matrices of 8-bit floats with scales of blocks: ``torch.nn.functional.scaled_mm``, which calls
+"""The baseline PyTorch for products of 8-bit floats with block scales: ``torch.nn.functional.scaled_mm``, which calls
 cuBLASLt."""
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from ptxgen.runtime.cuda import CudaDriver
 from ptxgen.runtime.device_array import DeviceArray
 from ptxgen.runtime.driver import Timing
 
-K_BLOCKS = 4  #: PyTorch takes scales of 128x128 with so many blocks of K, or a multiple
+K_BLOCKS = 4  #: PyTorch requires a multiple of so many blocks along K for scales of 128x128
 
 
 class TorchProduct:
-    """A product computed by PyTorch on the operands of the problem; subclasses give its ``call``.
+    """A product that PyTorch computes on the operands of the problem; subclasses define ``call``.
 
     ShapeError: an extent is zero.
     """
@@ -32,7 +32,7 @@ class TorchProduct:
         self.problem, self._driver, self.torch = problem, driver, torch
 
     def call(self, addresses: Mapping[str, int]) -> Callable[[], Any]:
-        """The product of one operand set, which returns the tensor that PyTorch allocates."""
+        """A function that computes the product of one operand set, and returns the tensor that PyTorch allocates."""
         raise NotImplementedError
 
     def best(self, sets: Sequence[Mapping[str, int]], timing: Timing) -> VendorTimes:
@@ -65,24 +65,25 @@ class TorchProduct:
 
     @contextmanager
     def on_stream(self) -> Iterator[None]:
-        """The driver's stream; its GPU becomes the current one."""
+        """Within the block, PyTorch uses the driver's stream and GPU."""
         torch = self.torch
         stream = torch.cuda.ExternalStream(self._driver.stream, self._driver.index)
         with self._driver.context("PyTorch"), torch.cuda.stream(stream), torch.no_grad():
             yield
 
     def matrix(self, address: int, rows: int, ld: int, size: int, dtype: str) -> Any:
-        """Rows of ``ld`` elements of ``size`` bytes; ``dtype``: PyTorch's name of their type."""
+        """The memory at ``address`` as a tensor of ``rows`` rows of ``ld`` elements. ``size``: bytes of an element;
+        ``dtype``: PyTorch's name of its type."""
         memory = self.torch.as_tensor(DeviceArray(address, (rows, ld * size), "|u1"), device="cuda")
         return memory.view(getattr(self.torch, dtype))
 
 
 class TorchScaled(TorchProduct):
-    """A product of 8-bit floats with scales of blocks. Scales are copied to the order that PyTorch takes, outside the
-    time; PyTorch allocates the result. ``addresses``: of the scales, by name.
+    """A product of 8-bit floats with block scales. Scales are copied to the order that PyTorch requires, which is not
+    timed; PyTorch allocates the result. ``addresses``: the addresses of the scales, by name.
 
     UnavailableError: PyTorch is missing, or has no such product. ShapeError: an extent is zero. LaunchError: the
-    problem has no scales of blocks, or PyTorch does not support it.
+    problem has no block scales, or PyTorch does not support it.
     """
 
     def __init__(self, driver: CudaDriver, problem: Gemm, addresses: Mapping[str, int]) -> None:
@@ -106,8 +107,8 @@ class TorchScaled(TorchProduct):
         return lambda: functional.scaled_mm(a, b, scale_a, recipes[0], scale_b, recipes[1], output_dtype=out)
 
     def _scale(self, name: str, addresses: Mapping[str, int]) -> Any:
-        """The scales of an operand: of 1x128 blocks with contiguous rows, of 128x128 transposed, in which K is
-        contiguous and padded."""
+        """The scales of an operand in PyTorch's order: those of 1x128 blocks have contiguous rows; those of 128x128
+        blocks are contiguous and padded along K."""
         torch, s, array = self.torch, self.problem.scalings[name], f"scale_{name.lower()}"
         memory = DeviceArray(addresses[array], self.problem.scale_shapes[array], "<f4")
         stored = torch.as_tensor(memory, device="cuda")
@@ -118,7 +119,7 @@ class TorchScaled(TorchProduct):
 
 
 def load_torch() -> Any:
-    """PyTorch with a GPU. UnavailableError: it is missing, or has no product with scales of blocks."""
+    """The module PyTorch, with a GPU. UnavailableError: it is missing, or has no product with block scales."""
     torch = vendor_libraries.load_torch()
     if not hasattr(torch.nn.functional, "scaled_mm"):
         raise UnavailableError(f"PyTorch {torch.__version__} has no scaled_mm; install 2.10 or newer with CUDA")

@@ -1,4 +1,4 @@
-"""Float64 products of matrices."""
+"""The reference of GEMMs: float64 products of matrices."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ptxgen.problem.reference import Array, magnitudes, wide
 
 
 def as_matrices(p: Gemm, a: Array, b: Array) -> tuple[Array, Array]:
-    """A as M×K and B as K×N in float64, or complex of it. The first axis of a batch is the item."""
+    """A as M×K and B as K×N, in float64 or complex128. The first axis of a batch is the item."""
     wide_a, wide_b = (
         np.conj(wide(x)) if conjugated else wide(x) for x, conjugated in zip((a, b), p.conjugates, strict=True)
     )
@@ -22,7 +22,7 @@ def as_matrices(p: Gemm, a: Array, b: Array) -> tuple[Array, Array]:
 
 
 def product(p: Gemm, arrays: Mapping[str, Array], region: None = None) -> tuple[Array, Array]:
-    """Σab and Σ|a||b| of each element in float64. The first axis of a batch is the item."""
+    """The float64 sums Σab and Σ|a||b| for each element of C. The first axis of a batch is the item."""
     wide_a, wide_b = as_matrices(p, arrays["A"], arrays["B"])
     if p.scalings:
         exact, scale = _scaled(p, wide_a, wide_b, arrays)
@@ -35,7 +35,7 @@ def product(p: Gemm, arrays: Mapping[str, Array], region: None = None) -> tuple[
 
 
 def _scaled(p: Gemm, a: Array, b: Array, arrays: Mapping[str, Array]) -> tuple[Array, Array]:
-    """``product`` with scales of blocks. Where the product of two scales is no number, the result is NaN."""
+    """``product`` with block scales. Where the product of two scales is NaN, the result is NaN."""
     columns = []
     for name, extent in (("A", p.m), ("B", p.n)):
         s, x = p.scalings[name], arrays[f"scale_{name.lower()}"]

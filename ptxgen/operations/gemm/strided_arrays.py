@@ -14,7 +14,7 @@ A, B, C = range(3)
 
 
 def _strides(p: Gemm, operand: int) -> tuple[int, ...]:
-    """The batch stride (only for batches) and the leading dimension."""
+    """The batch stride, only for batches, and the leading dimension of an operand, in elements."""
     ld, stride = (p.lda, p.ldb, p.ldc)[operand], p.strides[operand]
     return (ld,) if p.batch == 1 else (stride, ld)
 
@@ -27,12 +27,12 @@ def span(p: Gemm, operand: int) -> int:
 
 
 def elements(p: Gemm, operand: int, memory: Array) -> Array:
-    """The operand as a strided view of contiguous ``memory``, which begins with its first element."""
+    """The operand as a strided view of contiguous ``memory``, which begins with the first element of the operand."""
     return strided(memory, p.stored[operand], (*_strides(p, operand), 1))
 
 
 def strided(memory: Array, shape: Sequence[int], strides: Sequence[int]) -> Array:
-    """A view of contiguous ``memory`` with these strides, in elements. ``as_strided`` of NumPy does not support fp8."""
+    """A view of contiguous ``memory`` with ``strides`` in elements. NumPy's ``as_strided`` does not support fp8."""
     if 0 in shape:
         return np.empty(shape, memory.dtype)
     size = memory.dtype.itemsize
@@ -47,15 +47,16 @@ def extent(p: Gemm, operand: int) -> int:
 
 
 def store_operand(p: Gemm, operand: int, array: Array, fill: Any = 0) -> Array:
-    """``array`` stored with the strides of the operand, with ``fill`` in the gaps. The shape is (rows, leading
-    dimension) without a batch, else flat. Items that share memory have the values of the last item."""
+    """``array`` stored with the strides of the operand, with ``fill`` in the gaps. The result has the shape (rows,
+    leading dimension) without a batch; for a batch it is flat. Items that share memory have the values of the last
+    item."""
     out = np.full(span(p, operand), fill, array.dtype)
     elements(p, operand, out)[...] = array
     return out if p.batch != 1 else out.reshape(array.shape[0], -1) if out.size else array
 
 
 def stored_epilogue_operands(p: Gemm, arrays: Mapping[str, Array]) -> dict[str, Array]:
-    """The scales of blocks and the epilogue operands as stored. The elementwise operands of a batch have the strides of
+    """The block scales and the epilogue operands, as stored. The elementwise operands of a batch have the strides of
     C."""
     moved = p.elementwise_operands if p.batch != 1 else ()
     names = (*p.scale_shapes, *p.epilogue_operands)
@@ -63,8 +64,8 @@ def stored_epilogue_operands(p: Gemm, arrays: Mapping[str, Array]) -> dict[str, 
 
 
 def padded(p: Gemm, arrays: Mapping[str, Array]) -> dict[str, Array]:
-    """A, B and C stored with the problem's strides; gaps are poisoned. The scales of blocks and
-    the epilogue operands as stored."""
+    """A, B and C stored with the problem's strides, with poisoned gaps; and the block scales and epilogue operands, as
+    stored."""
     elements = zip("ABC", p.types, strict=True)
     stored = {name: store_operand(p, i, arrays[name], element.poison) for i, (name, element) in enumerate(elements)}
     return stored | stored_epilogue_operands(p, arrays)

@@ -15,7 +15,8 @@ from ptxgen.problem.registry import from_dict
 
 @dataclass(frozen=True)
 class ColumnMajor:
-    """M, N, K and transpositions in column-major terms, as in BLAS and in the paper's Table 4."""
+    """A product in column-major terms, as in BLAS and in the paper's Table 4. ``a_t``, ``b_t``: True if A, or B, is
+    transposed."""
 
     m: int
     n: int
@@ -25,7 +26,7 @@ class ColumnMajor:
 
     def row_major(self, **fields: Any) -> Gemm:
         """The same product on the same memory. Column-major C is row-major Cᵀ = op(B)ᵀ·op(A)ᵀ: A and B are exchanged,
-        M and N too; transpositions stay the same."""
+        and so are M and N; transpositions do not change."""
         layout = "NT"[self.b_t] + "NT"[self.a_t]
         return Gemm(self.n, self.m, self.k, layout, **fields)
 
@@ -33,15 +34,15 @@ class ColumnMajor:
         return f"{self.m},{self.n},{self.k} {'NT'[self.a_t]}{'NT'[self.b_t]}"
 
 
-#: fields that column-major terms exchange
+#: fields that a change from column-major to row-major terms exchanges
 _EXCHANGED = {"m": "n", "lda": "ldb", "stride_a": "stride_b", "aligned_a": "aligned_b"}
 _EXCHANGED |= {b: a for a, b in _EXCHANGED.items()}
 _EXCHANGED_OPS = {"bias_row": "bias_column", "bias_column": "bias_row"}
 
 
 def from_column_major(values: dict[str, Any]) -> Case:
-    """The case of fields of a GEMM in column-major terms: the row-major product on the same memory. A and B are
-    exchanged, M and N, and the biases of rows and columns. InputError: the fields describe no problem."""
+    """The case of a GEMM whose fields ``values`` are in column-major terms: the row-major product on the same memory. A
+    and B, M and N, and the biases of rows and columns are exchanged. InputError: the fields describe no problem."""
     out = {_EXCHANGED.get(name, name): value for name, value in values.items()}
     if isinstance(layout := out.get("layout"), str):
         out["layout"] = layout[::-1]
@@ -53,7 +54,7 @@ def from_column_major(values: dict[str, Any]) -> Case:
 
 
 def _isaac(**fields: Any) -> Iterator[Case]:
-    """Table 4."""
+    """The products of the paper's Table 4."""
     rows = [(f"LINPACK {n}", ColumnMajor(n, n, n, False, True)) for n in (512, 1024, 2048)]
     for a_t, way in ((False, "F"), (True, "B")):
         rows += [(f"DeepBench-{way} {n}", ColumnMajor(2560, n, 2560, a_t, False)) for n in (16, 32, 64, 128)]
@@ -66,8 +67,8 @@ def _square(**fields: Any) -> Iterator[Case]:
     return (Case(f"square {n}", Gemm(n, n, n, **fields)) for n in (256 << i for i in range(7)))
 
 
-#: M, N, K, layout: squares, skinny and deep shapes, outer products. No extent is a multiple of 8, so rows of contiguous
-#: matrices are not aligned for vector accesses
+#: M, N, K and layout of squares, skinny and deep shapes, and outer products. No extent is a multiple of 8, so rows of
+#: contiguous matrices are not aligned for vector accesses
 _ODD = (
     (255, 257, 511, "NN"),
     (511, 513, 509, "TN"),
@@ -90,8 +91,8 @@ def _odd(**fields: Any) -> Iterator[Case]:
     return (Case(f"odd {m}x{n}x{k}", Gemm(m, n, k, layout, **fields)) for m, n, k, layout in _ODD)
 
 
-#: weights of public language models, out x in features: fused QKV projection, attention output, fused gate and up
-#: projections, down projection
+#: weights of public language models, output features x input features: fused QKV projection, attention output, fused
+#: gate and up projections, down projection
 _MODELS = {
     "Llama 3 8B": ((6144, 4096), (4096, 4096), (28672, 4096), (4096, 14336)),
     "Llama 3 70B": ((10240, 8192), (8192, 8192), (57344, 8192), (8192, 28672)),
@@ -101,7 +102,7 @@ _TOKENS = (1, 16, 128, 4096)  #: decoding with three batch sizes, and a prompt
 
 
 def _llm(**fields: Any) -> Iterator[Case]:
-    """Linear layers: activations of the tokens times transposed weights."""
+    """Linear layers of language models: activations of the tokens times transposed weights."""
     for model, weights in _MODELS.items():
         for (n, k), part in zip(weights, ("qkv", "out", "gate+up", "down"), strict=True):
             for m in _TOKENS:
@@ -139,7 +140,7 @@ _BATCHES = (
 
 
 def _batch(**fields: Any) -> Iterator[Case]:
-    """Contiguous batches. In attention, an item is a head."""
+    """Batches of contiguous items. In attention, an item is a head."""
     for name, items, m, n, k, layout in _BATCHES:
         p = Gemm(m, n, k, layout, **{"batch": items, **fields})
         yield Case(f"{name} {p.batch} x {m}x{n}x{k}", p)
@@ -149,13 +150,14 @@ def _public(**fields: Any) -> Iterator[Case]:
     return (Case(x.name, Gemm(**{**x.fields, **fields})) for x in public_shapes("gemm"))
 
 
-#: rows x columns of weights of DeepSeek-V3's linear layers, out x in features, and tokens
+#: weights of DeepSeek-V3's linear layers, output features x input features; numbers of tokens
 _DEEPSEEK = ((2112, 7168), (24576, 1536), (32768, 512), (7168, 16384), (4096, 7168), (7168, 2048))
 _DEEPSEEK_TOKENS = (64, 128, 4096)
 
 
 def _deepseek_fp8(**fields: Any) -> Iterator[Case]:
-    """e4m3 activations with scales of 1x128, whose rows are contiguous, times weights with scales of 128x128."""
+    """Products of e4m3 activations, with scales of 1x128 that are stored transposed, and weights with scales of
+    128x128."""
     scaled = {"dtype": "e4m3", "block_a": "1x128t", "block_b": "128x128", **fields}
     for n, k in _DEEPSEEK:
         for m in _DEEPSEEK_TOKENS:

@@ -1,1 +1,1 @@
-"""Lists of products with shapes of their own, and jagged groups."""
+"""The operation grouped: lists of products, each with its own shape, and jagged groups."""

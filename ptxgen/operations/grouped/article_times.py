@@ -1,7 +1,7 @@
-"""Times of the tables and figures of Zhang et al. (``tlp_policy``).
+"""Measures the times in the tables and figures of Zhang et al. (``tlp_policy``).
 
-They are of a sweep of tiles and threads, and of lists of products by the method, by what it is compared with, and by
-libraries.
+These are a sweep of tiles and numbers of threads, and lists of products by the article's method, by the methods it is
+compared with, and by libraries.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from ptxgen.runtime.driver import Driver, Timing
 from ptxgen.runtime.operand_sets import OperandSets
 from ptxgen.tuning.measure.bench import Bench
 
-#: Figure 3: nine tiles, of which the text names 8×8, 32×32 and 64×64, and four numbers of threads
+#: Figure 3: nine tiles, of which the article's text names 8×8, 32×32 and 64×64, and four numbers of threads
 SWEEP_TILES = ((8, 8), (8, 16), (16, 16), (16, 32), (32, 32), (32, 64), (64, 64), (64, 128), (128, 128))
 SWEEP_THREADS = (64, 128, 256, 512)
-DEPTH = 16  #: steps of K of a tile
-SWEEP_ITEMS = ((512, 512, 512),) * 64  #: many products with large extents, as the text says; it gives no numbers
-#: items of the lists by which Figure 7 tells the overhead of the choice, besides those of the suite
+DEPTH = 16  #: the depth of K of a tile
+SWEEP_ITEMS = ((512, 512, 512),) * 64  #: the article says "many products with large extents", without numbers
+#: the number of items of the lists by which Figure 7 shows the overhead of choosing tiles; the suite has shorter lists
 MANY_ITEMS = 1024
 TIMING = Timing(samples=3, target_ms=2.0)
 CHECKED = 1 << 14  #: elements of a result that are compared
-CALLS = 5  #: of a loop that is timed with the host's part
+CALLS = 5  #: the number of runs of a loop that is timed on the host
 
 
 # ---- Figure 3
@@ -48,7 +48,8 @@ CALLS = 5  #: of a loop that is timed with the host's part
 
 @dataclass(frozen=True)
 class SweepTime:
-    """The time of ``SWEEP_ITEMS`` by one tile. ``us``: None: the tile has no kernel, or it failed; ``note``: why."""
+    """The time of ``SWEEP_ITEMS`` with a tile of ``m``×``n`` and a number of threads. ``us``: microseconds; None: the
+    tile has no kernel, or the kernel failed; ``note``: why."""
 
     m: int
     n: int
@@ -60,8 +61,8 @@ class SweepTime:
 
 
 def sweep(driver: Driver, items: Sequence[suites.Item] = SWEEP_ITEMS, timing: Timing = TIMING) -> Iterator[SweepTime]:
-    """A time for each tile and each number of threads. All threads compute, as in the article: a thread has a part of
-    the tile's elements, or several threads have the same ones for a part of K."""
+    """The time for each tile and each number of threads. As in the article, all threads compute: a thread has a part of
+    the tile's elements, or several threads have the same elements, each for a part of K."""
     bench, problem = Bench(driver), GroupedGemm(tuple(items))
     for m, n in SWEEP_TILES:
         for threads in SWEEP_THREADS:
@@ -82,8 +83,8 @@ def sweep(driver: Driver, items: Sequence[suites.Item] = SWEEP_ITEMS, timing: Ti
 
 @dataclass(frozen=True)
 class ListCase:
-    """A list of products. ``max_mn``, ``max_k``: the range of its extents, 0 for an Inception module; ``named``: the
-    article names the range."""
+    """A list of products. ``max_mn``, ``max_k``: the upper bounds of M and N, and of K; 0 for an Inception module;
+    ``named``: True if the article names these bounds."""
 
     name: str
     problem: GroupedGemm
@@ -94,9 +95,9 @@ class ListCase:
 
 @dataclass(frozen=True)
 class ListTimes:
-    """Times of a list. ``us``: by method; ``host_us``: by variant, of the host's choice of tiles; ``occupancy``: by
-    variant, predicted by Equation 12; ``tiles``: by variant, items of each tile; ``notes``: why a method has no
-    time."""
+    """Times of a list. ``us``: microseconds by method; ``host_us``: by variant, the microseconds in which the host
+    chooses tiles; ``occupancy``: by variant, as Equation 12 predicts it; ``tiles``: by variant, the number of items
+    with each tile; ``notes``: why a method has no time."""
 
     name: str
     max_mn: int
@@ -112,8 +113,8 @@ class ListTimes:
 
 
 def list_cases(most_items: int = MANY_ITEMS) -> Iterator[ListCase]:
-    """The lists of the suite ``batchgemm``, and those with ``MANY_ITEMS`` items of the ranges that the article names.
-    ``most_items``: longer lists are left out."""
+    """The lists of the suite ``batchgemm``, and lists of ``MANY_ITEMS`` items in the ranges of extents that the article
+    names. ``most_items``: longer lists are left out."""
     for max_mn, max_k in suites.RANGES:
         named = (max_mn, max_k) in suites.NAMED_RANGES
         for count in (*suites.BATCH_SIZES, *([MANY_ITEMS] if named else [])):
@@ -131,9 +132,9 @@ def list_times(
     database: Path,
     timing: Timing = TIMING,
 ) -> Iterator[ListTimes]:
-    """The times of each list, by the configuration that ``choose`` gives (``ptxgen``), by the variants of the method
-    with the settings beside ``database``, and by libraries where they are installed. LaunchError: a result is
-    wrong."""
+    """The times of each list with three kinds of methods: the configuration that ``choose`` gives (named ``ptxgen``),
+    the variants of the article's method with the settings beside ``database``, and the installed libraries.
+    LaunchError: a result is wrong."""
     for case in cases:
         bench = Bench(driver)
         operands = bench.operand_sets_for(case.problem, timing)
@@ -154,7 +155,7 @@ def list_times(
 def _variant_times(
     driver: Driver, problem: GroupedGemm, operands: OperandSets, database: Path, timing: Timing, times: ListTimes
 ) -> None:
-    """The times of all variants. Those that launch the same blocks have one time, which is measured once."""
+    """Adds the times of all variants to ``times``. Variants that launch the same blocks share one measurement."""
     known: dict[tuple[object, ...], float] = {}
     for name, variant in VARIANTS.items():
         setting = setting_of(driver.device, name, database)
@@ -180,8 +181,8 @@ def _variant_times(
 def _library_times(
     driver: CudaDriver, case: ListCase, operands: OperandSets, timing: Timing, of_list: ListTimes
 ) -> None:
-    """cuBLAS's grouped call, a loop of its calls in a CUDA graph and with the host's part; CUTLASS's grouped kernel;
-    cuDNN for Inception."""
+    """Adds the times of libraries to ``of_list``: cuBLAS's grouped call, a loop of cuBLAS calls in a CUDA graph and
+    from the host, CUTLASS's grouped kernel, and, for Inception modules, cuDNN."""
 
     def cublas() -> Mapping[str, float]:
         with CublasGrouped(driver, case.problem) as library:
@@ -215,5 +216,5 @@ def _library_times(
 
 
 def settings_on(device: Device, database: Path) -> dict[str, dict[str, Any]]:
-    """The settings of the variants on a device."""
+    """The settings of all variants on a device, by name."""
     return {name: setting_of(device, name, database)._asdict() for name in VARIANTS}

@@ -18,13 +18,14 @@ from ptxgen.runtime.driver import Driver, Timing
 from ptxgen.runtime.operand_sets import OperandSets
 from ptxgen.runtime.runner import Runner
 
-SAMPLED_COLUMNS = 256  #: of an item, whose sums a measurement of many elements compares
+SAMPLED_COLUMNS = 256  #: the most columns of an item that a check of a part of the elements compares
 
 
 def check_grouped(
     driver: Driver, problem: GroupedGemm, config: Config, seed: int = 0, row_padding: int = 0
 ) -> Iterator[CheckResult]:
-    """The checks of a group. ``row_padding`` is not used: rows have the leading dimensions of the problem."""
+    """The results of checking a configuration of a group in all cases. ``row_padding`` is not used: rows have the
+    leading dimensions of the problem."""
     runner = Runner.of(driver, problem, config)
     try:
         for inputs, alpha, beta, initial in CASES:
@@ -42,7 +43,8 @@ def check_grouped(
 
 
 def random_group(p: GroupedGemm, seed: int = 0, inputs: str = "normal") -> dict[str, Array]:
-    """Arrays that hold A, B and C of all items, with poisoned gaps, the operands of the epilogue, and the offsets."""
+    """Random arrays that hold A, B and C of all items, with poisoned gaps, the operands of the epilogue, and the
+    offsets."""
     elements = (p.element, p.element, p.output)
     arrays = {
         name: np.full(size, dtype.poison, dtype.numpy)
@@ -94,8 +96,8 @@ def group_deviation(
 
 
 def sampled_deviation(p: GroupedGemm, arrays: Mapping[str, Array], out: Array, limit: int) -> Deviation:
-    """The largest deviation of rows of every item, about ``limit`` elements in all, in at most SAMPLED_COLUMNS columns.
-    alpha is 1 and beta is 0."""
+    """The largest deviation among sampled elements: some rows of every item, in at most SAMPLED_COLUMNS columns, about
+    ``limit`` elements in all. alpha is 1 and beta is 0."""
     worst = Deviation(0.0, (0, 0, 0), 0.0)
     for i in range(len(p.items)):
         item = p.item(i)
@@ -130,13 +132,14 @@ def sampled_deviation(p: GroupedGemm, arrays: Mapping[str, Array], out: Array, l
 
 
 def _sample(extent: int, count: int) -> Array:
-    """``count`` numbers below ``extent``, evenly spread from 0 to the last one; all if there are no more."""
+    """``count`` numbers, evenly spread from 0 to ``extent`` - 1; all of them if ``extent`` is not larger than
+    ``count``."""
     places: Array = np.unique(np.linspace(0, extent - 1, min(count, extent)).round().astype(np.int64))
     return places
 
 
 def _with_pitch(x: Array, pitch: int) -> Array:
-    """A copy of a matrix in rows of ``pitch`` elements."""
+    """A copy of a matrix whose rows are padded with zeros to ``pitch`` elements."""
     out = np.zeros((len(x), pitch), x.dtype)
     out[:, : x.shape[1]] = x
     return out
@@ -154,7 +157,8 @@ class GroupedOperandSets(OperandSets):
         super().__init__(driver, timing, inputs, {"C": self.arrays["C"].nbytes}, shared)
 
     def deviation(self, limit: int) -> Deviation:
-        """Compares the first set's C on the device with float64: all of it, or rows of every item."""
+        """The deviation of C of the first set on the device from the float64 reference, over all elements or over
+        sampled rows of every item."""
         out = np.empty_like(self.arrays["C"])
         if out.nbytes:
             self.driver.download(self.sets[0]["C"], out)

@@ -1,8 +1,8 @@
-"""cuBLAS through ctypes for grouped products: its grouped call, and one call an item.
+"""The baseline cuBLAS for grouped products, called through ctypes: its grouped call, and a loop with one call per item.
 
 The grouped call is ``cublasSgemmGroupedBatched``, ``cublasDgemmGroupedBatched`` or ``cublasGemmGroupedBatchedEx``. It
-takes groups of items with equal extents, leading dimensions and transpositions, described by arrays on the host; the
-addresses of the matrices of all groups are in arrays on the device.
+takes groups of items with equal extents, leading dimensions and transpositions. Arrays on the host describe the groups;
+arrays on the device have the addresses of the matrices.
 
 cuBLAS is column-major. A row-major matrix is the transpose of the column-major one with the same leading dimension,
 so C' = op(B)' op(A)': the first operand of cuBLAS is B of the problem, and its m is N.
@@ -30,8 +30,9 @@ from ptxgen.runtime import vendor_libraries
 from ptxgen.runtime.cuda import CudaDriver
 from ptxgen.runtime.driver import Timing
 
-WORKSPACE = 64 << 20  #: bytes
-#: dtype, compute -> cublasComputeType_t: the combinations that the grouped call supports, with C of the type of A and B
+WORKSPACE = 64 << 20  #: bytes of the workspace of cuBLAS
+#: (dtype, compute) -> cublasComputeType_t, for the combinations that the grouped call supports; C has the type of A and
+#: B
 _COMPUTE = {
     ("f16", "f32"): 68,
     ("bf16", "f32"): 68,
@@ -40,7 +41,7 @@ _COMPUTE = {
     ("f64", "f64"): 70,
 }
 _DEFAULT_ALGORITHM = -1  # CUBLAS_GEMM_DEFAULT
-_LETTERS = {("f32", "f32"): "S", ("f64", "f64"): "D"}  #: the types with calls of their own
+_LETTERS = {("f32", "f32"): "S", ("f64", "f64"): "D"}  #: letters of the calls for one type
 GROUPED, LOOP = "grouped", "loop"
 
 #: addresses of the arrays that hold A, B and C of all items
@@ -62,8 +63,9 @@ def available() -> str | None:
 
 
 class CublasGrouped:
-    """A grouped product computed by cuBLAS with alpha = 1 and beta = 0. It allocates 64 MiB and the arrays of addresses
-    until it is closed or deleted. ``addresses`` are not used: sizes on the device are read from ``problem``.
+    """A grouped product that cuBLAS computes with alpha = 1 and beta = 0. The object holds a workspace of 64 MiB and
+    the arrays of addresses until it is closed or deleted. ``addresses`` is not used: ``problem`` has the sizes of
+    jagged items.
 
     Items without elements are left out. UnavailableError: cuBLAS is missing, or older than 12.5. ShapeError: all items
     are empty. LaunchError: cuBLAS does not support the types, the epilogue or the alignment.
@@ -100,8 +102,8 @@ class CublasGrouped:
         """Queues the product on arrays at these addresses. ``which``: ``grouped`` or ``loop``; ``stream``: a raw
         handle, 0: the driver's own stream.
 
-        The first ``grouped`` run with these addresses copies those of the items to the device; later ones may be
-        captured into a graph. LaunchError: cuBLAS returned an error.
+        The first ``grouped`` run with these addresses copies the addresses of the items to the device; later runs may
+        be captured into a graph. LaunchError: cuBLAS returned an error.
         """
         at = addresses["A"], addresses["B"], addresses["C"]
         pointers = self._pointers_of(at) if which == GROUPED else None
@@ -109,17 +111,18 @@ class CublasGrouped:
             self._queue(pointers, at, stream)
 
     def best(self, sets: Sequence[Mapping[str, int]], timing: Timing) -> VendorTimes:
-        """Times of the faster of the grouped call and the loop, and of the grouped call: medians of the samples.
+        """The time of the grouped call or of the loop, whichever is faster, and the time of the grouped call: medians
+        of the samples in microseconds.
 
-        ``sets``: addresses by name of the array, used in rotation. Both are captured into a graph. LaunchError: cuBLAS
-        returned an error.
+        ``sets``: addresses by name of the array, used in rotation. The grouped call and the loop are captured into
+        graphs. LaunchError: cuBLAS returned an error.
         """
         grouped, loop = self.times(sets, timing).values()
         best = min(grouped, loop)
         return VendorTimes(best, grouped, same_layout=best)
 
     def times(self, sets: Sequence[Mapping[str, int]], timing: Timing) -> dict[str, float]:
-        """Microseconds of the grouped call, ``grouped``, and of one call an item, ``loop``."""
+        """The times in microseconds of the grouped call, ``grouped``, and of one call per item, ``loop``."""
         times: dict[str, float] = {}
         for which in (GROUPED, LOOP):
             launches = [functools.partial(self.run, which, addresses) for addresses in sets]
@@ -153,8 +156,8 @@ class CublasGrouped:
     # ---- arguments of the calls
 
     def _check_alignment(self) -> None:
-        """LaunchError: a matrix breaks the rule of 16-bit types and tf32: if K elements fill a multiple of 16 bytes
-        (else: of 4), so does the offset of each matrix."""
+        """Raises LaunchError if a matrix breaks cuBLAS's rule for 16-bit types and tf32: if K elements take a multiple
+        of 16 bytes, the address of each matrix must be such a multiple, too; the same holds for 4 bytes."""
         p = self.problem
         if p.element.bytes > 2 and p.compute != "tf32":
             return
@@ -169,12 +172,12 @@ class CublasGrouped:
                     )
 
     def _offset(self, item: int, operand: int) -> int:
-        """Bytes from the start of the array to the operand A, B or C of an item."""
+        """The bytes from the start of the array to operand A, B or C of an item."""
         p = self.problem
         return int(p.starts[item, operand]) * (p.output if operand == C else p.element).bytes
 
     def _describe(self) -> None:
-        """The arrays of the grouped call, one element a group."""
+        """Makes the host arrays of the grouped call, which have one element per group."""
         p, first = self.problem, [indices[0] for indices in self.groups]
         extents, lds = p.extents[first], p.lds[first]
         count = len(first)
@@ -199,7 +202,7 @@ class CublasGrouped:
         return self._pointers[addresses]
 
     def _queue(self, pointers: tuple[int, int, int] | None, addresses: Addresses, stream: int) -> None:
-        """Queues the grouped call on arrays of addresses, or the loop if they are None."""
+        """Queues the grouped call. ``pointers``: the device arrays of addresses; None: the loop is queued instead."""
         self._call("SetStream_v2", self._handle, ct.c_void_p(stream or self._driver.stream))
         # a new stream resets the workspace to one that graphs cannot share
         self._call("SetWorkspace_v2", self._handle, ct.c_void_p(self._space), ct.c_size_t(WORKSPACE))
@@ -257,7 +260,7 @@ class CublasGrouped:
         )
 
     def _call(self, name: str, *arguments: Any) -> None:
-        """LaunchError: cuBLAS returned an error."""
+        """Calls a function of cuBLAS. LaunchError: it returned an error."""
         function: Callable[..., int] = getattr(self._library, f"cublas{name}")
         _check(self._library, function(*arguments))
 
@@ -267,7 +270,8 @@ class CublasGrouped:
 
 
 def _groups(p: GroupedGemm) -> list[list[int]]:
-    """Items with equal extents and leading dimensions, each group in the order of the items; empty items have none."""
+    """The groups of items with equal extents and leading dimensions, as indices in ascending order. Empty items are in
+    no group."""
     groups: dict[tuple[int, ...], list[int]] = {}
     for i, (m, n, k) in enumerate(p.items):
         if m and n:
@@ -289,7 +293,7 @@ def _check(library: Any, status: int) -> None:
 
 @functools.cache
 def load_library() -> ct.CDLL:
-    """The loaded library. UnavailableError: it is not found, or has no grouped calls."""
+    """The loaded library cuBLAS. UnavailableError: it is not found, or has no grouped calls."""
     library = vendor_libraries.load("cublas")
     if not hasattr(library, "cublasGemmGroupedBatchedEx"):
         raise UnavailableError(f"cuBLAS has no grouped calls; version 12.5 has them: {install_extra('baseline')}")

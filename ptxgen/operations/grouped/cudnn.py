@@ -1,4 +1,4 @@
-"""cuDNN for grouped products: every item is a 1x1 convolution, as the layers of an Inception module are."""
+"""The baseline cuDNN for grouped products: every item is a 1x1 convolution, as in an Inception module."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from ptxgen.runtime.driver import Timing
 
 
 class CudnnGrouped:
-    """A grouped product computed by cuDNN, one convolution after the other, on tensors that it allocates. Layouts,
-    leading dimensions and ``addresses`` are not used.
+    """A grouped product that cuDNN computes, one convolution after the other, on tensors that this object allocates.
+    Layouts, leading dimensions and ``addresses`` are not used.
 
     UnavailableError: PyTorch is missing, or has no cuDNN. ShapeError: all items are empty.
     """
@@ -28,8 +28,8 @@ class CudnnGrouped:
         self.layers = [Cudnn(driver, layer) for layer in layers]
 
     def best(self, sets: Sequence[Mapping[str, int]], timing: Timing) -> VendorTimes:
-        """The time of all items: the sum of cuDNN's fastest times. ``sets``: their
-        number is the number of tensor sets used in rotation. LaunchError: cuDNN does not compute an item."""
+        """The time of all items in microseconds: the sum of cuDNN's fastest times. ``sets``: their number is the number
+        of tensor sets used in rotation. LaunchError: cuDNN does not compute an item."""
         known: dict[Conv, float] = {}
         for layer in self.layers:
             if layer.problem not in known:
@@ -38,8 +38,8 @@ class CudnnGrouped:
 
 
 def convolution(problem: GroupedGemm, item: int) -> Conv:
-    """Item ``item`` as a 1x1 convolution of one image with M pixels: K channels to N channels. The image is a square if
-    M is one."""
+    """Item ``item`` as a 1x1 convolution of one image with M pixels, from K channels to N channels. The image is square
+    if M is a square number."""
     m, n, k = problem.items[item]
     side = math.isqrt(m)
     h, w = (side, side) if side * side == m else (1, m)

@@ -1,7 +1,7 @@
-"""CUTLASS's grouped GEMM, compiled by nvcc from the headers of the package ``nvidia-cutlass``.
+"""The baseline CUTLASS: its grouped GEMM, compiled by nvcc from the headers of the package ``nvidia-cutlass``.
 
-One launch of one kernel computes all items, which are sorted by K, the longest first. Its tile is the same for all
-items; the fastest of three counts.
+One launch of one kernel computes all items, which are sorted by K, the longest first. The kernel has one tile for all
+items; three tiles are tried, and the fastest counts.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from ptxgen.runtime.cuda import CudaDriver
 from ptxgen.runtime.driver import Timing
 from ptxgen.settings import settings
 
-SECONDS = 300  #: that the compilation may take
-#: rows and columns of C of a block and of a warp, f32 on CUDA cores
+SECONDS = 300  #: time limit of the compilation in seconds
+#: rows and columns of C of a block, then of a warp, for f32 on CUDA cores
 TILES = ((128, 128, 32, 64), (64, 64, 32, 32), (32, 64, 32, 32))
 SOURCE = r"""
 #include <cutlass/cutlass.h>
@@ -102,7 +102,7 @@ def find_headers() -> Path:
 
 
 def source_of(layout: str) -> tuple[str, list[str]]:
-    """The text for a layout, and the macros of nvcc."""
+    """The source text for a layout, and nvcc's options that define its macros."""
     cases = [f"        case {i}: return make<{', '.join(map(str, tile))}>" for i, tile in enumerate(TILES)]
     calls = "\n".join(f"{case}(out, count, host, extents, a, b, c, lds);" for case in cases)
     macros = [f"-DLAYOUT_{x}={_LAYOUTS[letter]}" for x, letter in zip("AB", layout, strict=True)]
@@ -111,8 +111,8 @@ def source_of(layout: str) -> tuple[str, list[str]]:
 
 @functools.lru_cache(4)
 def library_for(layout: str, target: str) -> Any:
-    """The loaded library of a layout, compiled for ``target`` unless the disk cache has it. UnavailableError: nvcc or
-    the headers are missing. LaunchError: nvcc refuses the text."""
+    """The loaded library for a layout, compiled for ``target`` unless the disk cache has it. UnavailableError: nvcc or
+    the headers are missing. LaunchError: nvcc rejects the source."""
     nvcc, headers = find_nvcc(), find_headers()
     text, macros = source_of(layout)
     version = (headers / "cutlass" / "version.h").read_text(encoding="utf-8")
@@ -154,8 +154,8 @@ def _loaded(path: Path) -> Any:
 
 
 class CutlassGrouped:
-    """A grouped product computed by CUTLASS with alpha = 1 and beta = 0, f32. It keeps arrays of extents, leading
-    dimensions and addresses on the device until it is closed or deleted.
+    """A grouped f32 product that CUTLASS computes with alpha = 1 and beta = 0. The object keeps arrays of extents,
+    leading dimensions and addresses on the device until it is closed or deleted.
 
     Items without elements are left out. UnavailableError: nvcc or the headers are missing. ShapeError: all items are
     empty. LaunchError: the problem is not f32, or has an epilogue.
@@ -177,7 +177,8 @@ class CutlassGrouped:
         self._lds = self._upload(np.ascontiguousarray(p.lds[self.order].T, np.int64))
 
     def make(self, tile: int, addresses: Mapping[str, int]) -> ct.c_void_p:
-        """The product on arrays at these addresses by a tile of ``TILES``. LaunchError: CUTLASS cannot launch it."""
+        """A handle of the product with tile number ``tile`` of TILES on arrays at these addresses, for ``run``.
+        LaunchError: CUTLASS cannot launch it."""
         p = self.problem
         starts = p.starts[self.order] * np.array([p.element.bytes, p.element.bytes, p.output.bytes])
         pointers = [self._upload((addresses[name] + starts[:, x]).astype(np.uint64)) for x, name in enumerate("ABC")]
@@ -196,13 +197,14 @@ class CutlassGrouped:
         return made
 
     def run(self, made: ct.c_void_p, stream: int = 0) -> None:
-        """Queues a product. ``stream``: a raw handle, 0: the driver's own stream. LaunchError: the launch failed."""
+        """Queues a product that ``make`` returned. ``stream``: a raw handle, 0: the driver's own stream. LaunchError:
+        the launch failed."""
         with self._driver.context("CUTLASS"):
             _check(self._library.grouped_run(made, ct.c_void_p(stream or self._driver.stream)))
 
     def best(self, sets: Sequence[Mapping[str, int]], timing: Timing) -> VendorTimes:
-        """The time by the fastest tile, the median of the samples. ``sets``: addresses by name of the array, used in
-        rotation. LaunchError: no tile can be launched."""
+        """The time with the fastest tile: the median of the samples in microseconds. ``sets``: addresses by name of the
+        array, used in rotation. LaunchError: no tile can be launched."""
         times, failure = [], None
         for tile in range(len(TILES)):
             try:

@@ -23,12 +23,12 @@ from ptxgen.runtime.driver import Driver, Kernel
 from ptxgen.runtime.workspace import Workspaces
 
 Ints = NDArray[np.int64]
-SUMS_ALIGNMENT = 256  #: of the sums of slices of K, which follow the table
+SUMS_ALIGNMENT = 256  #: alignment in bytes of the sums of K slices, which follow the table
 
 
 def table_us(problem: GroupedGemm, config: Config, device: Device, runs: int = 3) -> float:
-    """Microseconds of the host in which it makes the descriptor table of a list, the least of ``runs``; NaN: a kernel
-    makes the table of a jagged group."""
+    """The microseconds in which the host makes the descriptor table of a list, the least of ``runs`` runs; NaN for a
+    jagged group, whose table a kernel makes."""
     if problem.jagged:
         return float("nan")
     scheduler = plan_for(problem, config, device).scheduler
@@ -42,14 +42,15 @@ def table_us(problem: GroupedGemm, config: Config, device: Device, runs: int = 3
 
 
 class ItemTable(Protocol):
-    """A descriptor table."""
+    """The layout of a descriptor table."""
 
     def place(self, words: NDArray[Any], addresses: Ints) -> None:
-        """Writes the addresses of A, B and C of the items to it."""
+        """Writes the addresses of A, B and C of the items into ``words``, the table."""
 
 
 class ListLaunch:
-    """A loaded kernel for lists of one class, and the layout of its table: one copy of a table, then one launch."""
+    """A loaded kernel for lists of one class, and the layout of its descriptor table. A call copies the table to the
+    device, then launches the kernel."""
 
     def __init__(self, driver: Driver, kernel: Kernel, workspaces: Workspaces, table: ItemTable) -> None:
         self.driver, self.kernel, self.workspaces, self.table = driver, kernel, workspaces, table
@@ -63,27 +64,28 @@ class ListLaunch:
         operands: Sequence[Ints] = (),
         stream: int = 0,
     ) -> None:
-        """Queues the product on ``stream``. ``addresses``: of A, B and C, one row an item; ``alpha``, ``beta``:
-        numbers, or one of each item; ``operands``: the addresses of each operand of the epilogue."""
+        """Queues the product on ``stream``. ``addresses``: the addresses of A, B and C, one row per item; ``alpha``,
+        ``beta``: one number, or one for each item; ``operands``: for each operand of the epilogue, the addresses of all
+        items."""
         if problem.results:
             self.prepare(problem, alpha, beta, operands)(addresses, stream)
 
     def prepare(self, problem: GroupedGemm, alpha: Any = 1, beta: Any = 0, operands: Sequence[Ints] = ()) -> GroupCall:
-        """A call that needs the addresses of A, B and C."""
+        """A call with everything but the addresses of A, B and C."""
         raise NotImplementedError
 
 
 @dataclass(eq=False)
 class HostTable:
-    """A table in host memory that a captured graph copies to the device at each launch, and the kernel that reads it.
-    The graph holds a reference to it."""
+    """A table in host memory that a captured graph copies to the device at each launch, and the kernel that reads the
+    table. The graph holds a reference to this object."""
 
     words: NDArray[Any]
     kernel: Kernel
 
 
 class GroupLaunch(ListLaunch):
-    """A kernel for lists of GEMMs with one tile."""
+    """A loaded kernel for lists of GEMMs that all have the same tile."""
 
     def __init__(self, driver: Driver, plan: Plan, kernel: Kernel, workspaces: Workspaces) -> None:
         plan = plan.with_registers(kernel.registers)
@@ -106,8 +108,9 @@ class GroupLaunch(ListLaunch):
 
 @dataclass(frozen=True, eq=False)
 class GroupCall:
-    """A launch of a list of GEMMs at any addresses. ``words``: the descriptor table without them; ``sums_at``: where
-    the sums of slices of K follow it in the workspace; ``needs``: the workspace."""
+    """A launch of a list of GEMMs at any addresses. ``words``: the descriptor table without the addresses; ``sums_at``:
+    the offset of the sums of K slices in the workspace, after the table; ``needs``: the launch, whose workspace the
+    call requires."""
 
     launch: ListLaunch
     problem: GroupedGemm
@@ -117,7 +120,7 @@ class GroupCall:
     needs: Launch
 
     def __call__(self, addresses: Ints, stream: int = 0) -> None:
-        """Queues the product on ``stream``. ``addresses``: of A, B and C, one row an item."""
+        """Queues the product on ``stream``. ``addresses``: the addresses of A, B and C, one row per item."""
         launch, step = self.launch, self.step
         driver, workspaces = launch.driver, launch.workspaces
         if stream > 1 and driver.capturing(stream):

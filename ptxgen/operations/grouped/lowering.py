@@ -12,7 +12,8 @@ from ptxgen.lowering.sink import StoreTile
 from ptxgen.operations.grouped.problem import GroupedGemm
 from ptxgen.problem.base import EXTENT_LIMIT, arithmetic_dtype
 
-#: leading dimensions that represent all up to the first, and all larger ones: kernels of the first have 32-bit offsets
+#: two leading dimensions, of which the first stands for all that are not larger, and the second for all others: kernels
+#: for the first have 32-bit offsets
 SMALL_LD, LARGE_LD = 1 << 18, EXTENT_LIMIT - 1
 
 
@@ -50,6 +51,6 @@ def lower_grouped(problem: GroupedGemm) -> KernelProblem:
 
 
 def _mean(extents: NDArray[np.float64], work: NDArray[np.float64]) -> int:
-    """The mean of the extents of an axis, weighted by work; if there is none, the largest extent."""
+    """The mean of the extents of an axis, weighted by ``work``; the largest extent if there is no work."""
     total = work.sum()
     return round(float((extents * work).sum() / total)) if total else int(extents.max(initial=0))

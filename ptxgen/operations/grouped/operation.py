@@ -65,7 +65,7 @@ def _tlp() -> Callable[..., Any]:
     return TlpBaseline
 
 
-#: schedules by the tile policy, with what help says of them
+#: schedules by the tile policy -> their description in help texts
 _SCHEDULES = {
     "tlp": "the tile policy of Zhang et al. with its tile for each item",
     "tlp_blocks": "the same with TLP counted by blocks",

@@ -22,9 +22,9 @@ from ptxgen.problem.block_scales import Scaling
 Ints = NDArray[np.int64]
 
 MAX_ITEMS = 1 << 16
-ITEM_ALIGNMENT = 16  #: bytes; items of a list are stored from multiples of it
-TYPICAL_ITEMS, TYPICAL_MULTIPLE = 16, 256  #: of ``typical``: different items, and multiples that extents keep
-#: values of ``jagged``: the axis whose extent differs, "" if all may
+ITEM_ALIGNMENT = 16  #: bytes; the items of a list are stored at multiples of this
+TYPICAL_ITEMS, TYPICAL_MULTIPLE = 16, 256  #: limits of ``typical``: different items; kept divisors
+#: values of ``jagged``: the axis whose extent differs between items; "": all extents may differ
 JAGGED = ("", "m", "k")
 
 
@@ -32,14 +32,16 @@ JAGGED = ("", "m", "k")
 class GroupedGemm(ProblemBase):
     """C_i[M_i,N_i] = alpha_i · op(A_i)[M_i,K_i] · op(B_i)[K_i,N_i] + beta_i · C_i for every item i, in one launch.
 
-    ``items``: (M, N, K) of each. ``ld``: ``lda:ldb:ldc`` of each item in elements, separated by commas, or one for all
-    items; empty: contiguous. ``aligned_a`` (b, c): the alignment in bytes of every item's operand. The other fields are
-    those of ``Gemm``; each item has operands of the epilogue of its own.
+    ``items``: (M, N, K) of each item. ``ld``: the leading dimensions ``lda:ldb:ldc`` of each item in elements,
+    separated by commas, or one such text for all items; empty: contiguous. ``aligned_a``, ``aligned_b``, ``aligned_c``:
+    the alignment in bytes of every item's operand. The other fields are those of ``Gemm``; each item has its own
+    epilogue operands.
 
-    ``jagged``: items are parts of one array along an axis, and their sizes are on the device. ``m``: rows of A and C
-    (B is E×K×N); ``k``: columns of A and rows of B (C is E×M×N); the other extents are the same in all items. One
-    kernel serves all sizes; those of ``items`` describe a call, for selection and timing. ``block_a``, ``block_b``: as
-    in ``Gemm``, with ``m``; scales of A are rows of one array, as those of A are.
+    ``jagged``: the axis along which items are parts of one array, whose sizes are on the device. ``m``: items are
+    ranges of rows of A and C (B is E×K×N for E items); ``k``: items are ranges of columns of A and rows of B (C is
+    E×M×N); the other extents are the same in all items. One kernel serves all sizes; the sizes in ``items`` serve
+    selection and timing. ``block_a``, ``block_b``: as in ``Gemm``, only with ``m``; the scales of A, like A, are one
+    array with the rows of all items.
 
     ShapeError, DtypeError, InputError: an argument breaks a rule; the message names the item.
     """
@@ -98,7 +100,7 @@ class GroupedGemm(ProblemBase):
             raise ShapeError(f"items span {max(self.sizes) * size} bytes; they must span at most {MEMORY_LIMIT}")
 
     def _normalize_leading_dimensions(self) -> None:
-        """Sets ``ld`` to its shortest form. ShapeError: it is not a leading dimension of an item."""
+        """Sets ``ld`` to its shortest form. ShapeError: a leading dimension is less than a row of its item."""
         given = read_leading_dimensions(self.ld, len(self.items))
         if given is not None:
             too_small = (given != 0) & (given < self.columns)
@@ -114,7 +116,8 @@ class GroupedGemm(ProblemBase):
             object.__setattr__(self, "ld", text)
 
     def _check_jagged(self) -> None:
-        """ShapeError: the items of a jagged problem differ in another extent, or in a leading dimension."""
+        """Raises ShapeError if the items of a jagged problem differ in an extent other than the jagged one, or in a
+        leading dimension."""
         if not self.jagged or not self.items:
             return
         fixed = [axis for axis in range(3) if "mnk"[axis] != self.jagged]
@@ -130,25 +133,25 @@ class GroupedGemm(ProblemBase):
 
     @cached_property
     def extents(self) -> Ints:
-        """M, N and K of each item, one row an item."""
+        """M, N and K of each item, one row per item."""
         return np.array(self.items, np.int64).reshape(-1, 3)
 
     @cached_property
     def rows(self) -> Ints:
-        """Stored rows of A, B and C of each item."""
+        """The number of stored rows of A, B and C of each item."""
         m, n, k = self.extents.T
         return np.stack([m if self.layout[0] == "N" else k, k if self.layout[1] == "N" else n, m], axis=1)
 
     @cached_property
     def columns(self) -> Ints:
-        """Lengths of stored rows of A, B and C of each item."""
+        """The lengths of stored rows of A, B and C of each item."""
         m, n, k = self.extents.T
         return np.stack([k if self.layout[0] == "N" else m, n if self.layout[1] == "N" else k, n], axis=1)
 
     @cached_property
     def lds(self) -> Ints:
-        """Leading dimensions of A, B and C of each item. Jagged arrays have one for all items: that of a row of the
-        whole."""
+        """The leading dimensions of A, B and C of each item. All items of a jagged array have the leading dimension of
+        the whole array."""
         given = read_leading_dimensions(self.ld, len(self.items))
         if given is not None:
             return given
@@ -172,12 +175,12 @@ class GroupedGemm(ProblemBase):
 
     @cached_property
     def starts(self) -> Ints:
-        """The first element of A, B and C of each item in arrays that hold all items."""
+        """The index of the first element of A, B and C of each item, in the arrays that hold all items."""
         return self._starts_and_sizes[0]
 
     @property
     def sizes(self) -> tuple[int, int, int]:
-        """Elements of the arrays that hold A, B and C of all items."""
+        """The numbers of elements of the arrays that hold A, B and C of all items."""
         return self._starts_and_sizes[1]
 
     @cached_property
@@ -199,8 +202,8 @@ class GroupedGemm(ProblemBase):
         return starts, (sizes[0], sizes[1], sizes[2])
 
     def steps(self, name: str) -> tuple[int, int]:
-        """The steps of a jagged problem: (bytes from the array ``name`` of one item to that of the next, bytes per
-        element along the jagged axis), of which one is zero. ``name``: a, b, c or an operand of the epilogue."""
+        """Two steps of an array of a jagged problem, of which one is zero: the bytes from one item to the next, and the
+        bytes per index along the jagged axis. ``name``: a, b, c or an operand of the epilogue."""
         x = "abc".index(name) if name in "abc" else 2
         size = (self.output if x == 2 else self.element).bytes
         rows, ld = int(self.rows[:, x].max(initial=0)), int(self.lds[:, x].max(initial=1))
@@ -213,7 +216,7 @@ class GroupedGemm(ProblemBase):
         return (0, size) if length == self.jagged else (self._common_extent(length) * size, 0)
 
     def epilogue_length(self, name: str) -> str:
-        """The length of an item's operand of the epilogue, which is not elementwise: ``m``, ``n`` or ``1``."""
+        """The length of an item's epilogue operand that is not elementwise: ``m``, ``n`` or ``1``."""
         if name.startswith("scale") and "scale_rows" not in self.epilogue_ops:
             return "1"
         return "m" if name == "scale_a" or (name == "bias" and "bias_row" in self.epilogue_ops) else "n"
@@ -223,7 +226,7 @@ class GroupedGemm(ProblemBase):
 
     @property
     def offsets(self) -> Ints:
-        """The ends of the items along the jagged axis, as torch's grouped product takes them."""
+        """The ends of the items along the jagged axis, as for ``torch._grouped_mm``."""
         return np.cumsum(self.extents[:, "mnk".index(self.jagged)])
 
     def item(self, i: int) -> Gemm:
@@ -254,7 +257,7 @@ class GroupedGemm(ProblemBase):
 
     @property
     def problem_class(self) -> str:
-        """The class of the problem: jagged or grouped."""
+        """``jagged`` if items are parts of one array, else ``grouped``."""
         return "jagged" if self.jagged else "grouped"
 
     @property
@@ -264,7 +267,7 @@ class GroupedGemm(ProblemBase):
 
     @property
     def command_options(self) -> str:
-        """The options of the first item: they select the same kernel."""
+        """The options that describe the problem with its first item alone, which select the same kernel."""
         return super().command_options if len(self.items) < 2 else self.first_items(1).command_options
 
     def first_items(self, count: int) -> GroupedGemm:
@@ -274,7 +277,7 @@ class GroupedGemm(ProblemBase):
 
     @property
     def scalings(self) -> dict[str, Scaling]:
-        """The blocks of A and of B that have scales; empty: none have."""
+        """The blocks of A and of B that have scales, by operand; empty if there are no scales."""
         return scalings_of(self.block_a, self.block_b)
 
     @property
@@ -290,9 +293,9 @@ class GroupedGemm(ProblemBase):
         return (*super().arrays, "offsets") if self.jagged else super().arrays
 
     def typical(self) -> GroupedGemm:
-        """A group with the same alignment class and about the same distribution of extents: one problem represents
-        many in selection. Items are sorted; extents are rounded to two bits after the first, and to multiples of what
-        all of them are multiples of."""
+        """A group with the same alignment class and about the same distribution of extents, by which one problem
+        represents many in selection. Items are sorted; extents are rounded to three significant bits, and keep their
+        common power-of-two divisors."""
         extents = self.extents[(self.extents > 0).all(axis=1)]
         if not len(extents):
             return self
@@ -316,13 +319,13 @@ class GroupedGemm(ProblemBase):
 
     @property
     def stored(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-        """The shapes of the arrays that hold A, B and C of all items: one-dimensional."""
+        """The shapes of the one-dimensional arrays that hold A, B and C of all items."""
         a, b, c = self.sizes
         return (a,), (b,), (c,)
 
     @property
     def results(self) -> int:
-        """Elements of C of all items."""
+        """The number of elements of C of all items."""
         return int((self.extents[:, 0] * self.extents[:, 1]).sum())
 
     @property
@@ -336,7 +339,7 @@ class GroupedGemm(ProblemBase):
 
     @property
     def bytes(self) -> int:
-        """Lower bound of the bytes moved: every A and B is read once, every C is written once."""
+        """A lower bound of the bytes moved: every A and B is read once, every C is written once."""
         m, n, k = self.extents[(self.extents > 0).all(axis=1)].T
         scales = 4 * sum(math.prod(shape) for shape in self.scale_shapes.values())
         return self.element.bytes * int((m * k + k * n).sum()) + scales + self.output.bytes * self.results
@@ -358,12 +361,12 @@ class GroupedGemm(ProblemBase):
 
     @property
     def broadcast_shapes(self) -> dict[str, tuple[tuple[int, ...], tuple[int, ...]]]:
-        """Operands of the epilogue hold those of all items, one after the other."""
+        """The shapes of the epilogue operands. Each array holds the operands of all items, one after the other."""
         return {name: ((self.epilogue_sizes(name)[1],),) * 2 for name in self.epilogue_operands}
 
     def epilogue_sizes(self, name: str) -> tuple[Ints, int]:
-        """The pair (first element of each item, elements in all) of an array that holds an epilogue operand of all
-        items."""
+        """The index of each item's first element, and the number of elements, in an array that holds an epilogue
+        operand of all items."""
         if name in ELEMENTWISE_OPERANDS:
             return self.starts[:, 2], self.sizes[2]
         length = self.epilogue_length(name)
@@ -375,7 +378,7 @@ class GroupedGemm(ProblemBase):
     # ---- text form
 
     def shape(self) -> str:
-        """``M,N,K`` of the items; ``8xM,N,K``: eight times."""
+        """The text of the items: ``M,N,K`` for one, ``8xM,N,K`` for eight equal ones, joined by +."""
         runs = ((len(list(same)), item) for item, same in groupby(self.items))
         return "+".join((f"{n}x" if n > 1 else "") + ",".join(map(str, item)) for n, item in runs) or "0x1,1,1"
 
@@ -397,8 +400,8 @@ class GroupedGemm(ProblemBase):
 
 
 def _rounded(values: Ints, unit: int) -> Ints:
-    """Positive ``values`` rounded up to three significant bits, then to a multiple of ``unit``: an odd one, so that the
-    result is a multiple of no larger power of two."""
+    """Positive ``values`` rounded up to three significant bits, then to an odd multiple of ``unit``, a power of two, so
+    that no larger power of two divides the result."""
     step = 1 << np.maximum(np.floor(np.log2(np.maximum(values, 1))).astype(np.int64) - 2, 0)
     rounded: Ints = (-(-(-(-values // step) * step) // unit) | 1) * unit
     return rounded
@@ -409,7 +412,7 @@ _LD = re.compile(r"[0-9]{1,10}:[0-9]{1,10}:[0-9]{1,10}")
 
 
 def _items(given: Any) -> tuple[tuple[int, int, int], ...]:
-    """ShapeError: ``given`` is not a list of (M, N, K)."""
+    """``given`` as a tuple of (M, N, K). ShapeError: it is not a list of such items."""
     items = plain(given)
     if not isinstance(items, tuple):
         raise ShapeError(f"items is {shown(given)}; it must be a list of (M, N, K)")
@@ -425,9 +428,8 @@ def _items(given: Any) -> tuple[tuple[int, int, int], ...]:
 
 
 def read_leading_dimensions(text: str, count: int) -> Ints | None:
-    """The leading dimensions that ``text`` gives ``count`` items, one row an item; None: those of contiguous rows.
-
-    InputError: it has another form.
+    """The leading dimensions that ``text`` gives ``count`` items, one row per item; None: rows are contiguous.
+    InputError: the text has another form.
     """
     if not text:
         return None

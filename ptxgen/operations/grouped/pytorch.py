@@ -1,4 +1,4 @@
-"""PyTorch's grouped product for jagged problems: ``torch._grouped_mm``, which is CUTLASS on Hopper and newer."""
+"""The baseline PyTorch for jagged problems: ``torch._grouped_mm``, which is CUTLASS on Hopper and newer."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Addresses = tuple[int, int, int]
 
 
 def available() -> str | None:
-    """``PyTorch`` and its version. None: it is missing, has no GPU or no grouped product."""
+    """``PyTorch`` and its version; None: PyTorch is missing, or has no GPU or no grouped product."""
     try:
         return f"PyTorch {load_torch().__version__}"
     except UnavailableError:
@@ -28,8 +28,8 @@ def available() -> str | None:
 
 
 class TorchGrouped:
-    """A jagged product computed by PyTorch on the operands of the problem, without copies. PyTorch allocates the
-    result. ``addresses``: that of ``offsets``, the ends of the items.
+    """A jagged product that PyTorch computes on the operands of the problem, without copies. PyTorch allocates the
+    result. ``addresses``: has the address of ``offsets``, the ends of the items.
 
     UnavailableError: PyTorch is missing, or has no grouped product. ShapeError: all items are empty. LaunchError: the
     problem is not jagged, or has types or an epilogue that PyTorch does not support.
@@ -56,8 +56,8 @@ class TorchGrouped:
         self._results: dict[Addresses, Any] = {}
 
     def run(self, addresses: Mapping[str, int]) -> Any:
-        """Queues the product on the driver's stream, and returns its tensor. Every operand set keeps a result of its
-        own, so that launches write different memory.
+        """Queues the product on the driver's stream, and returns the result, a tensor. Every operand set keeps its own
+        result, so that launches write different memory.
 
         LaunchError: PyTorch does not compute the problem.
         """
@@ -74,7 +74,7 @@ class TorchGrouped:
             return self._results[a, b, c]
 
     def best(self, sets: Sequence[Mapping[str, int]], timing: Timing) -> VendorTimes:
-        """The time of the product (median of the samples). PyTorch has one implementation.
+        """The time of the product: the median of the samples in microseconds. PyTorch has one implementation.
 
         ``sets``: addresses by name of the array, used in rotation. LaunchError: PyTorch does not compute the problem.
         """
@@ -94,8 +94,8 @@ class TorchGrouped:
         return self._torch.cuda.ExternalStream(self._driver.stream, self._driver.index)
 
     def _operands(self, a: int, b: int) -> tuple[Any, Any]:
-        """A and B as PyTorch takes them: two-dimensional along the jagged axis, else with an axis of items. Layout T is
-        a transposed view."""
+        """A and B as PyTorch takes them: an operand with the jagged axis has two dimensions, another one has an axis of
+        items. Layout T is a transposed view."""
         if (a, b) not in self._tensors:
             p = self.problem
             m, n, k = (int(v) for v in p.extents.max(axis=0))
@@ -108,7 +108,7 @@ class TorchGrouped:
         return self._tensors[a, b]
 
     def _view(self, address: int, shape: tuple[int, ...], operand: int) -> Any:
-        """op(A) or op(B), of ``shape``, in memory at ``address``."""
+        """The tensor op(A) or op(B) with ``shape``, in memory at ``address``."""
         *items, rows, columns = shape
         transposed = self.problem.layout[operand] == "T"
         if transposed:
@@ -120,7 +120,7 @@ class TorchGrouped:
 
 @functools.cache
 def load_torch() -> Any:
-    """PyTorch with a GPU. UnavailableError: it is missing, or has no grouped product."""
+    """The module PyTorch, with a GPU. UnavailableError: it is missing, or has no grouped product."""
     try:
         import torch
     except ImportError as error:

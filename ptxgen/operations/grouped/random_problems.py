@@ -11,12 +11,12 @@ from ptxgen.operations.gemm.random_problems import BATCH, MULTIPLE, extent
 from ptxgen.operations.grouped.problem import GroupedGemm
 from ptxgen.tuning.draws import Limits, log_uniform
 
-LEAST_BOUND = 64  #: of the extents of the items of a group
+LEAST_BOUND = 64  #: the least upper bound of the extents of a group
 
 
 def grouped(rng: np.random.Generator, values: dict[str, Any], limits: Limits) -> GroupedGemm:
-    """Items with extents from 1 to a random bound, or an array of rows (a third of the groups) or of K (a sixth) that
-    experts share in random proportions."""
+    """A random group. Half of the groups are lists, whose extents are uniform from 1 to a random bound; in a third,
+    experts share the rows of one array in random proportions, in a sixth, its K."""
     multiple = MULTIPLE if rng.random() < 0.5 else 1
     count = log_uniform(rng, min(BATCH, limits.extent))
     bound = max(limits.extent // 4, 1)

@@ -1,4 +1,5 @@
-"""Float64 products of groups, and the operands of their items in the arrays that hold those of all."""
+"""The reference of groups: float64 products, and views of an item's operands in the arrays that hold those of all
+items."""
 
 from __future__ import annotations
 
@@ -15,13 +16,13 @@ from ptxgen.problem.reference import Array
 
 
 def item_view(p: GroupedGemm, operand: int, memory: Array, i: int) -> Array:
-    """Operand A, B or C of item ``i`` in the array that holds those of all items."""
+    """Operand A, B or C of item ``i``, as a view of the array that holds this operand of all items."""
     shape = int(p.rows[i, operand]), int(p.columns[i, operand])
     return strided(memory[int(p.starts[i, operand]) :], shape, (int(p.lds[i, operand]), 1))
 
 
 def epilogue_view(p: GroupedGemm, name: str, memory: Array, i: int) -> Array:
-    """The operand ``name`` of the epilogue of item ``i``."""
+    """The epilogue operand ``name`` of item ``i``, as a view of the array that holds this operand of all items."""
     if name in ELEMENTWISE_OPERANDS:
         return item_view(p, C, memory, i)
     starts, size = p.epilogue_sizes(name)
@@ -29,7 +30,7 @@ def epilogue_view(p: GroupedGemm, name: str, memory: Array, i: int) -> Array:
 
 
 def scale_views(p: GroupedGemm, arrays: Mapping[str, Array], i: int) -> dict[str, Array]:
-    """The scales of blocks of item ``i``."""
+    """The block scales of item ``i``."""
     if not p.scalings:
         return {}
     first = int(p.extents[:i, 0].sum())
@@ -38,7 +39,7 @@ def scale_views(p: GroupedGemm, arrays: Mapping[str, Array], i: int) -> dict[str
 
 
 def product(p: GroupedGemm, arrays: Mapping[str, Array], region: None = None) -> tuple[Array, Array]:
-    """Σab and Σ|a||b| of each element of the array that holds C of all items; zero between items."""
+    """The float64 sums Σab and Σ|a||b| for each element of the array that holds C of all items; zero between items."""
     exact, scale = (np.zeros(p.sizes[C]) for _ in range(2))
     for i in range(len(p.items)):
         if p.items[i][0] and p.items[i][1]:

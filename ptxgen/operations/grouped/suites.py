@@ -1,5 +1,5 @@
 """Suites of grouped products: the random batches and Inception layers of Zhang et al., and layers of experts of public
-language models. Everything random has a seed, so a suite is the same in every process."""
+language models. Random problems have seeds, so a suite is the same in every process."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Item = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class Group:
-    """A group of products with a name. ``dtype``: of A and B, unless another one is requested; ``jagged``: the axis
+    """A named group of products. ``dtype``: the type of A and B, unless another type is requested; ``jagged``: the axis
     along which the items are parts of one array, "" for separate matrices."""
 
     name: str
@@ -60,14 +60,15 @@ INCEPTION: dict[str, tuple[Item, ...]] = {
 
 
 def random_items(count: int, max_mn: int, max_k: int, seed: int = 0) -> tuple[Item, ...]:
-    """``count`` items with M and N uniform from 16 to ``max_mn``, and K from 16 to ``max_k``, bounds included."""
+    """``count`` random items, with M and N uniform from 16 to ``max_mn``, and K uniform from 16 to ``max_k``, bounds
+    included."""
     rng = np.random.default_rng((seed, count, max_mn, max_k))
     upper = np.array([max_mn, max_mn, max_k]) + 1
     return tuple((int(m), int(n), int(k)) for m, n, k in rng.integers(LEAST_EXTENT, upper, (count, 3)))
 
 
 def batchgemm(seed: int = 0) -> Iterator[Group]:
-    """The 12 ranges with each batch size, then the Inception modules."""
+    """The groups of the 12 ranges with each batch size, then the Inception modules."""
     for max_mn, max_k in RANGES:
         for count in BATCH_SIZES:
             yield Group(f"{max_mn}/{max_k} x{count}", random_items(count, max_mn, max_k, seed), "f32")
@@ -75,12 +76,13 @@ def batchgemm(seed: int = 0) -> Iterator[Group]:
         yield Group(name, items, "f32")
 
 
-#: sizes of section 5.4, whose tiles the host chooses, and the range of extents of the authors' list
+#: the batch sizes of section 5.4, whose overhead of choosing tiles is measured, and the range of extents of the
+#: authors' list
 OVERHEAD_SIZES, OVERHEAD_RANGE = (8, 16, 32, 64, 128, 256, 512, 1024), (512, 128)
 
 
 def batch_sizes(seed: int = 0) -> Iterator[Group]:
-    """Batches of all sizes in one range of extents."""
+    """Groups of all sizes in OVERHEAD_SIZES, in one range of extents."""
     for count in OVERHEAD_SIZES:
         yield Group(f"x{count}", random_items(count, *OVERHEAD_RANGE, seed), "f32")
 
@@ -93,8 +95,8 @@ class Experts:
     """The layer of experts of a model, from the configuration that its authors published: ``hidden_size``, the
     intermediate size of an expert, the number of routed experts and of experts per token.
 
-    ``gpus``: GPUs that the experts are distributed over. Every GPU has the tokens of a batch of its own, and computes
-    the tokens of all GPUs that are routed to its experts.
+    ``gpus``: the number of GPUs over which the experts are distributed. Every GPU has its own batch of tokens, and
+    computes those tokens of all GPUs that are routed to its experts.
     """
 
     model: str
@@ -119,17 +121,17 @@ MODELS = (
     Experts("Llama-4-Scout", 5120, 8192, 16, 1, gpus=2),  # meta-llama/Llama-4-Scout-17B-16E
     Experts("Llama-4-Maverick", 5120, 8192, 128, 1, gpus=16),  # meta-llama/Llama-4-Maverick-17B-128E
 )
-TOKENS = (64, 2048)  #: per GPU: decoding and prompts
+TOKENS = (64, 2048)  #: tokens per GPU: decoding and prompts
 #: routing -> exponent s: the expert of rank r is chosen with a probability proportional to 1 / r**s
 ROUTINGS = {"uniform": 0.0, "zipf": 1.0}
 
 
 @cache
 def routed_rows(layer: Experts, tokens: int, exponent: float, seed: int = 0) -> tuple[int, ...]:
-    """Rows of each expert of one GPU. ``tokens``: per GPU; ``exponent``: see ROUTINGS.
+    """The number of rows of each expert of one GPU. ``tokens``: tokens per GPU; ``exponent``: see ROUTINGS.
 
-    Every token chooses ``per_token`` different experts, one after the other, with probabilities in the ratio of those
-    of the experts that are left.
+    Every token chooses ``per_token`` different experts, one after the other, each in proportion to the probabilities of
+    the experts that are left.
     """
     rng = np.random.default_rng((seed, layer.experts, layer.per_token, tokens, round(1000 * exponent)))
     weights = rng.permutation(-exponent * np.log(np.arange(1, layer.experts + 1)))
@@ -141,7 +143,8 @@ def routed_rows(layer: Experts, tokens: int, exponent: float, seed: int = 0) -> 
 
 
 def moe(seed: int = 0) -> Iterator[Group]:
-    """Both products of every model's experts, gate and up projections fused, with each routing and number of tokens."""
+    """The two products of every model's experts, fused gate and up projections and down projection, with each routing
+    and number of tokens."""
     for layer in MODELS:
         for routing, exponent in ROUTINGS.items():
             for tokens in TOKENS:
@@ -155,7 +158,7 @@ def moe(seed: int = 0) -> Iterator[Group]:
 
 
 def public(seed: int = 0) -> Iterator[Group]:
-    """Reported layers of experts, to which each row goes with equal probability."""
+    """Layers of experts that public documents report. Each row goes to any expert with equal probability."""
     for x in public_shapes("grouped"):
         experts, rows, n, k = (x.fields[name] for name in ("experts", "rows", "n", "k"))
         parts = np.random.default_rng((seed, rows, experts)).multinomial(rows, [1 / experts] * experts)

@@ -1,4 +1,5 @@
-"""The kernel of the tile policy (``tlp_policy``): one module with a body for each tile, and what its blocks occupy."""
+"""The kernel of the tile policy (``tlp_policy``), one module with a body for each tile, and the resources of its
+blocks."""
 
 from __future__ import annotations
 
@@ -26,10 +27,11 @@ from ptxgen.runtime.assemble import assemble, find_ptxas
 
 WHOLE_K, SPLIT_K = "whole_k", "split_k"  #: how the threads of a block share a tile: values of ``bodies``
 BODIES = SPLIT_K, WHOLE_K  #: the first is the default
-THREAD_ELEMENTS = 16  #: of C, of a thread, if groups of threads split K
-WIDE = 16  #: bytes of an access from which cp.async copies it
-#: registers per thread that ptxas 13.0 used for the tiles of Table 3, f32, layout NN, where there is no ptxas to ask:
-#: target -> (whole_k with narrow accesses, with 16-byte accesses, split_k with narrow ones, with 16-byte ones)
+THREAD_ELEMENTS = 16  #: elements of C of a thread, if groups of threads split K
+WIDE = 16  #: accesses of at least so many bytes are copied by cp.async
+#: target -> registers per thread that ptxas 13.0 used for the tiles of Table 3, f32, layout NN; used where ptxas is not
+#: installed. In order: whole_k with narrow accesses, whole_k with 16-byte accesses, split_k with narrow accesses,
+#: split_k with 16-byte accesses
 REGISTERS = {
     "sm_75": (79, 80, 78, 80),
     "sm_80": (79, 80, 78, 80),
@@ -42,11 +44,11 @@ REGISTERS = {
 
 
 def thread_tile(tile: Tile, bodies: str) -> tuple[int, int, int]:
-    """Rows and columns of C of a thread, and the groups of threads that split K.
+    """The rows and columns of C of a thread, and the number of groups of threads that split K.
 
-    ``whole_k``: every thread has different elements, m·n / threads of them. ``split_k``: a thread has up to 16, and
-    several groups add their sums in shared memory; it loads fewer elements of A and B for each multiply-add.
-    InputError: bodies is another word.
+    ``whole_k``: every thread has m·n / threads elements, which no other thread has. ``split_k``: a thread has up to 16
+    elements, and several groups of threads add their sums in shared memory; a thread then loads fewer elements of A and
+    B for each multiply-add. InputError: ``bodies`` is another word.
     """
     word("bodies", bodies, BODIES)
     elements = max(tile.m * tile.n // tile.threads, 1)
@@ -58,8 +60,8 @@ def thread_tile(tile: Tile, bodies: str) -> tuple[int, int, int]:
 
 
 def tile_config(problem: GroupedGemm, device: Device, tile: Tile, bodies: str = SPLIT_K) -> Config:
-    """The configuration of a tile: the widest accesses that the problem permits, cp.async where they are wide and the
-    device has it. LaunchError: the kernels do not support the problem."""
+    """The configuration of a tile, with the widest accesses that the problem permits, and cp.async where accesses are
+    wide and the device has the instruction. LaunchError: the kernels do not support the problem."""
     p, broken = lower(problem), None
     for config in _configs(p, device, tile, bodies):
         broken = first_violation(p, config, device)
@@ -97,9 +99,8 @@ def _configs(p: KernelProblem, device: Device, tile: Tile, bodies: str) -> Itera
 
 
 def most_registers(problem: GroupedGemm, device: Device, configs: Sequence[Config], bodies: str) -> int:
-    """Registers per thread that ptxas may use: the fewest, of those that permit another block of 256 threads, with
-    which kernels spill nothing or a few bytes. With 64, four blocks fit a multiprocessor, with 80 three, with 128
-    two."""
+    """The registers per thread that ptxas may use: the least of 64, 80 and 128 with which kernels spill at most a few
+    bytes. Four, three and two blocks of 256 threads fit a multiprocessor, respectively."""
     rows = problem.layout == "NT" and all(c.cp_async_a and c.cp_async_b for c in configs)  # along K, in shared memory
     if problem.element.bytes == 8 or rows or max(c.ms * c.ns for c in configs) > THREAD_ELEMENTS:
         return 128
@@ -114,27 +115,28 @@ def most_registers(problem: GroupedGemm, device: Device, configs: Sequence[Confi
 def kernel_plan(
     problem: GroupedGemm, device: Device, tiles: TileSet, bodies: str = SPLIT_K, grid: bool = False
 ) -> MixedTiles:
-    """The kernel for lists like ``problem``, whose tile numbers are indices into ``tiles``. ``grid``: its grid is that
-    of the largest item. LaunchError: the kernels do not support the problem."""
+    """The kernel for lists like ``problem``. Tile numbers in its tables are indices into ``tiles``. ``grid``: True:
+    every item has the grid of the largest one. LaunchError: the kernels do not support the problem."""
     return _kernel_plan(_Class.of(problem), device, tiles, bodies, grid)
 
 
 def kernel_resources(
     problem: GroupedGemm, device: Device, tiles: TileSet, bodies: str = SPLIT_K
 ) -> tuple[Resources, ...]:
-    """The resources of a block of each tile: registers of the module by ptxas, or those that it has used for such
-    modules, and the shared memory of the tile's body."""
+    """The resources of a block of each tile: the registers of the module (``registers_of``) and the shared memory of
+    the tile's body."""
     return _kernel_resources(_Class.of(problem), device, tiles, bodies)
 
 
 @lru_cache(64)
 def kernel_source(plan: MixedTiles) -> Source:
-    """The module of a plan."""
+    """The rendered module of a plan."""
     return render(plan)
 
 
 def registers_of(plan: MixedTiles, bodies: str) -> int:
-    """Registers per thread of a module. Without ptxas: those that it has used for f32, or may use."""
+    """The registers per thread of a module, as ptxas reports them. Without ptxas: its registers for f32 by REGISTERS,
+    otherwise an estimate."""
     if find_ptxas() is not None:
         return max(assemble(kernel_source(plan)).registers.values())
     if plan.problem.element.name == "f32" and plan.problem.layout == "NN" and plan.target in REGISTERS:
@@ -145,8 +147,8 @@ def registers_of(plan: MixedTiles, bodies: str) -> int:
 
 @dataclass(frozen=True)
 class _Class:
-    """What kernels depend on, of a problem. ``aligned``: bytes of the widest accesses to A, B and C; ``large``: of
-    each, whether leading dimensions need offsets of 64 bits."""
+    """The properties of a problem on which kernels depend. ``aligned``: the bytes of the widest accesses to A, B and C;
+    ``large``: for each of A, B and C, True if leading dimensions require 64-bit offsets."""
 
     layout: str
     dtype: str
@@ -158,7 +160,7 @@ class _Class:
 
     @classmethod
     def of(cls, p: GroupedGemm) -> _Class:
-        """LaunchError: the policy is not for such problems."""
+        """The class of a problem. LaunchError: the tile policy does not support the problem."""
         if p.jagged or p.epilogue_ops:
             raise LaunchError(f"{p.key()}: the tile policy is for lists of products without an epilogue")
         sizes = p.element.bytes, p.element.bytes, p.output.bytes

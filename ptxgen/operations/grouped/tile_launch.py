@@ -1,4 +1,4 @@
-"""Launches of lists by the tile policy, whose items are anywhere in device memory."""
+"""Launches of lists by the tile policy; the items may be anywhere in device memory."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Ints = NDArray[np.int64]
 
 
 class TileLaunch(ListLaunch):
-    """A kernel of the tile policy. Its epilogue has no operands."""
+    """A loaded kernel of the tile policy for lists. Its epilogue has no operands."""
 
     def __init__(
         self, driver: Driver, plan: MixedTiles, kernel: Kernel, workspaces: Workspaces, variant: Variant
@@ -29,7 +29,7 @@ class TileLaunch(ListLaunch):
         self.plan, self.variant = plan, variant
 
     def prepare(self, problem: GroupedGemm, alpha: Any = 1, beta: Any = 0, operands: Sequence[Ints] = ()) -> GroupCall:
-        """A call that needs the addresses of A, B and C, with the tiles that the variant chooses."""
+        """A call with everything but the addresses of A, B and C. The variant chooses the tiles."""
         tiles = TlpSchedule.choose(problem, self.driver.device, variant=self.variant).scheme.tiles
         none = np.zeros((len(problem.items), 3), np.int64)
         words = self.plan.scheduler.table.words(problem.extents, problem.lds, none, tiles, alpha, beta)

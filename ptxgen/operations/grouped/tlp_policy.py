@@ -7,8 +7,9 @@ limits of a multiprocessor.
 
 Tables, equations and algorithms in this module are those of that article. Two lines of its Algorithm 1 are not
 followed. Line 8 prints ``while TLP >= threshold``; the text says that tiles shrink while TLP is below the threshold.
-Line 19 adds the new number of tiles to the old one; here it replaces it. A ``Method`` names the choices that the
-article compares, and what its authors' program (github.com/zhangyu0722/BatchGEMM) does in another way.
+Line 19 adds the new number of tiles to the old one; here the new number replaces the old one. A ``Method`` has the
+choices that the article compares, and those in which the program of its authors (github.com/zhangyu0722/BatchGEMM)
+differs.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ from ptxgen.problem.device import Device
 Ints = NDArray[np.int64]
 
 WARP = 32  #: threads
-PARTITIONS = 4  #: of a multiprocessor, each with a warp scheduler and a quarter of the registers
-REGISTER_UNIT = 8  #: registers per thread are allocated in multiples of it
+PARTITIONS = 4  #: partitions of a multiprocessor, each with a warp scheduler and a quarter of the registers
+REGISTER_UNIT = 8  #: registers per thread are allocated in multiples of this number
 
 
 @dataclass(frozen=True)
@@ -44,12 +45,12 @@ class Tile:
 
     @property
     def compute_workload(self) -> float:
-        """Equation 1, the column W_CP: elements of C per thread."""
+        """The column W_CP of Table 3, by Equation 1: elements of C per thread."""
         return self.m * self.n / self.threads
 
     @property
     def load_workload(self) -> float:
-        """Equation 2, the column W_DL: elements of A, B and C that a thread loads in a step."""
+        """The column W_DL of Table 3, by Equation 2: elements of A, B and C that a thread loads in a step."""
         return (self.m * self.n + self.m * self.k + self.k * self.n) / self.threads
 
     @property
@@ -59,7 +60,7 @@ class Tile:
 
 @dataclass(frozen=True)
 class TileSet:
-    """The tiles that items choose from, the smallest first. Each divides the next."""
+    """The tiles from which items choose, the smallest first. Each tile divides the next one."""
 
     tiles: tuple[Tile, ...]
 
@@ -74,37 +75,39 @@ class TileSet:
 
     @cached_property
     def sides(self) -> Ints:
-        """Rows and columns of each tile."""
+        """The rows and columns of each tile."""
         return np.array([(tile.m, tile.n) for tile in self.tiles])
 
     @cached_property
     def warps(self) -> Ints:
-        """Warps of a block of each tile."""
+        """The warps of a block, for each tile."""
         return np.array([tile.warps for tile in self.tiles])
 
     @cached_property
     def threads(self) -> Ints:
-        """Threads of a block of each tile."""
+        """The threads of a block, for each tile."""
         return np.array([tile.threads for tile in self.tiles])
 
     @cached_property
     def unit(self) -> int:
-        """The least side."""
+        """The least number of rows or columns of a tile."""
         return int(self.sides.min())
 
     @cached_property
     def period(self) -> int:
-        """The greatest side, in units."""
+        """The greatest number of rows or columns of a tile, in multiples of ``unit``."""
         return int(self.sides.max()) // self.unit
 
     @cached_property
     def largest_that_divides(self) -> Ints:
-        """For extents M and N in units, modulo ``period``: the index of the largest tile that divides both."""
+        """A table by M and N, in multiples of ``unit`` modulo ``period``: the index of the largest tile that divides
+        both."""
         return self._largest(lambda extents: np.equal(extents % self.sides, 0), 0)
 
     @cached_property
     def largest_that_fits(self) -> Ints:
-        """For extents M and N in units, at most ``period``: the index of the largest tile that is not greater."""
+        """A table by M and N, in multiples of ``unit`` up to ``period``: the index of the largest tile that is not
+        larger than they are."""
         return self._largest(lambda extents: np.greater_equal(extents, self.sides), 1)
 
     def _largest(self, allowed: Callable[[Ints], Ints], more: int) -> Ints:
@@ -124,27 +127,27 @@ TILES = TileSet(
         Tile("large", 64, 64, 16, 256),
     )
 )
-#: Table 2: the tiles of earlier work, all with 128 threads; of its two depths the one that Table 3 has
+#: the tiles of earlier work in Table 2, all with 128 threads; of the two depths there, the one that Table 3 has
 UNIFORM_TILES = TileSet(
     (Tile("small", 16, 16, 16, 128), Tile("medium", 32, 32, 16, 128), Tile("large", 64, 64, 16, 128))
 )
 
 WARPS, BLOCKS = "warps", "blocks"  #: values of ``Method.criterion``
 DIVIDES, NEAR, FITS = "divides", "near", "fits"  #: values of ``Method.initial``
-#: elements of C that tiles of ``near`` cover at most, over those that the smallest tile covers
+#: the largest ratio of elements that a tile of ``near`` computes to those that the smallest tile computes
 MOST_COVERED = 1.25
 
 
 @dataclass(frozen=True)
 class Method:
-    """What Algorithm 1 chooses by.
+    """The criteria by which Algorithm 1 chooses tiles.
 
-    ``tiles``: those that items choose from. ``criterion``: ``warps``: TLP by Equation 4, of the warps that are active
-    at once; ``blocks``: by Equation 3, of all threads of all blocks, as earlier work counts it. ``initial``:
-    ``divides``: the initial tile divides M and N (Equation 10); ``near``: it computes at most a quarter more elements
-    than the smallest tile, which its edges outside C add; ``fits``: it is not greater than M and N. ``single``:
-    items take a smaller tile one after the other, those with the largest tile first, until TLP reaches the threshold,
-    as in the authors' program; else all items take it together, as Algorithm 1 prints it.
+    ``tiles``: the tiles from which items choose. ``criterion``: ``warps``: TLP counts the warps that are active at once
+    (Equation 4); ``blocks``: TLP counts all threads of all blocks, as in earlier work (Equation 3). ``initial``:
+    ``divides``: the initial tile divides M and N (Equation 10); ``near``: with its edges outside C, it computes at most
+    a quarter more elements than the smallest tile; ``fits``: it is not larger than M and N. ``single``: items take
+    smaller tiles one after the other, those with the largest tile first, until TLP reaches the threshold, as in the
+    authors' program; otherwise all items take smaller tiles together, as in Algorithm 1.
     """
 
     tiles: TileSet = TILES
@@ -162,15 +165,15 @@ PAPER = Method()  #: Algorithm 1 as the article prints it
 
 @dataclass(frozen=True)
 class Resources:
-    """What a block of a kernel occupies. ``registers``: per thread; ``shared``: bytes per block."""
+    """The resources of a block. ``registers``: registers per thread; ``shared``: bytes of shared memory per block."""
 
     registers: int
     shared: int
 
 
 def estimated_resources(tile: Tile, element_bytes: int = 4, stages: int = 2) -> Resources:
-    """Resources of a kernel of ``tile`` that is not assembled yet: registers for the sums, the loaded elements of A and
-    B and 32 addresses and counters; shared memory for ``stages`` tiles of A and B."""
+    """The estimated resources of a kernel of ``tile`` that is not assembled yet: registers for the sums, for the loaded
+    elements of A and B, and for 32 addresses and counters; shared memory for ``stages`` tiles of A and B."""
     words = max(element_bytes // 4, 1)
     loads = math.ceil((tile.load_workload - tile.compute_workload) * element_bytes / 4)
     return Resources(
@@ -183,27 +186,28 @@ def estimated_resources(tile: Tile, element_bytes: int = 4, stages: int = 2) -> 
 
 
 def warps_by_blocks(device: Device, threads: int) -> int:
-    """Equation 5: the limit of resident blocks, times the warps of a block."""
+    """The active warps of a multiprocessor by Equation 5: the limit of resident blocks times the warps of a block."""
     return device.blocks_sm * math.ceil(threads / WARP)
 
 
 def warps_by_registers(device: Device, registers: int) -> int:
-    """Equation 6: each partition holds the warps whose registers fit its quarter of the register file."""
+    """The active warps by Equation 6: each partition holds the warps whose registers fit its quarter of the register
+    file."""
     allocated = math.ceil(max(registers, 1) / REGISTER_UNIT) * REGISTER_UNIT
     return PARTITIONS * (device.registers_sm // PARTITIONS // (allocated * WARP))
 
 
 def warps_by_shared(device: Device, threads: int, shared: int) -> int:
-    """Equation 8: the blocks whose shared memory fits, times the warps of a block."""
+    """The active warps by Equation 8: the number of blocks whose shared memory fits, times the warps of a block."""
     return device.shared_sm // max(shared + device.shared_reserved, 1) * math.ceil(threads / WARP)
 
 
 def active_warps(device: Device, threads: int, resources: Resources) -> int:
-    """Equation 9: warps that are active on one multiprocessor at the same time.
+    """The warps that are active on one multiprocessor at the same time, by Equation 9.
 
-    ``threads``: those that compute a tile. The surplus threads of the kernel count as ended, with what they occupied.
-    Equation 7, the scalar registers of AMD's GPUs, has no counterpart: uniform registers of NVIDIA's GPUs limit no
-    occupancy.
+    ``threads``: the threads that compute a tile. Further threads of the kernel count as ended, with their resources
+    free. Equation 7, the limit by the scalar registers of AMD's GPUs, has no counterpart: uniform registers of NVIDIA's
+    GPUs do not limit occupancy.
     """
     return min(
         warps_by_blocks(device, threads),
@@ -217,12 +221,13 @@ def active_warps(device: Device, threads: int, resources: Resources) -> int:
 
 
 def tlp(device: Device, counts: ArrayLike, resources: Sequence[Resources] | None = None, method: Method = PAPER) -> int:
-    """Equation 4: threads of the warps that are active on the device at the same time.
+    """Thread-level parallelism by Equation 4: the threads of the warps that are active on the device at the same time.
 
-    ``counts``: number of blocks of each tile; ``resources``: those of a block of each tile, estimated if None. With one
-    tile this is the smaller of all its warps and what Equation 9 lets be active on all multiprocessors. With
-    several, each warp occupies its tile's fraction of a multiprocessor. Equation 3, if it is the criterion: threads of
-    all blocks. InputError: a block does not fit a multiprocessor.
+    ``counts``: the number of blocks of each tile; ``resources``: the resources of a block of each tile, estimated if
+    None. With one tile, the active warps are all its warps, or those that Equation 9 permits on all multiprocessors,
+    whichever are fewer. With several tiles, a warp occupies a fraction of a multiprocessor that depends on its tile. If
+    the criterion of ``method`` is ``blocks``, all threads of all blocks count (Equation 3). InputError: a block does
+    not fit a multiprocessor.
     """
     used = None if resources is None else tuple(resources)
     return int(_tlp(device, np.asarray(counts, np.int64).reshape(1, -1), used, method)[0])
@@ -240,7 +245,7 @@ def _tlp(device: Device, counts: Ints, resources: tuple[Resources, ...] | None, 
 
 
 def full_tlp(device: Device, resources: Sequence[Resources] | None = None, tiles: TileSet = TILES) -> int:
-    """Threads that are active on a device full of blocks of the tile that has the fewest."""
+    """The threads that are active on a device that is full of blocks of one tile, for the tile with the fewest."""
     active = _active_by_tile(device, None if resources is None else tuple(resources), tiles)
     return int(WARP * device.sms * active.min())
 
@@ -248,13 +253,14 @@ def full_tlp(device: Device, resources: Sequence[Resources] | None = None, tiles
 def occupancy(
     device: Device, counts: ArrayLike, resources: Sequence[Resources] | None = None, tiles: TileSet = TILES
 ) -> float:
-    """Equation 12: active warps over those that the device supports, while as many blocks run as fit at once."""
+    """Occupancy by Equation 12: the active warps over those that the device supports, while as many blocks run as fit
+    at once."""
     return tlp(device, counts, resources, Method(tiles)) / (device.sms * device.threads_sm)
 
 
 @lru_cache(64)
 def _active_by_tile(device: Device, resources: tuple[Resources, ...] | None, tiles: TileSet) -> NDArray[np.float64]:
-    """Active warps of a multiprocessor for each tile. InputError: a block does not fit."""
+    """The active warps of a multiprocessor for each tile. InputError: a block does not fit a multiprocessor."""
     given = tuple(estimated_resources(t) for t in tiles) if resources is None else resources
     if len(given) != len(tiles):
         raise InputError(f"resources has {len(given)} elements; it must have {len(tiles)}, one for each tile")
@@ -273,8 +279,8 @@ def _active_by_tile(device: Device, resources: tuple[Resources, ...] | None, til
 
 @dataclass(frozen=True)
 class Scheme:
-    """A tile for every item. ``tiles``: indices into the tiles of the method, one an item; ``counts``: blocks of each
-    tile; ``tlp``: thread-level parallelism of the group."""
+    """A choice of a tile for every item. ``tiles``: for each item, an index into the tiles of the method; ``counts``:
+    the number of blocks of each tile; ``tlp``: the thread-level parallelism of the group."""
 
     tiles: Ints
     counts: Ints
@@ -282,12 +288,12 @@ class Scheme:
 
 
 def initial_tiles(items: ArrayLike, method: Method = PAPER) -> Ints:
-    """Equation 10: for each (M, N, K), the index of the largest tile that divides M and N.
+    """The initial tiles by Equation 10: for each item (M, N, K), the index of the largest tile that divides M and N.
 
-    Predicates relax it: extents count as rounded up to the smallest tile. So every item has a tile, and no tile
-    computes more elements outside C than the smallest one would. The last step along K is predicated too, and does not
-    limit the choice. Empty items have the smallest tile. If ``method.initial`` is ``near`` or ``fits``, tiles need not
-    divide the extents.
+    Because kernels use predicates, extents count as rounded up to the smallest tile. So every item has a tile, and no
+    tile computes more elements outside C than the smallest tile would. K does not limit the choice, because the last
+    step along K is predicated, too. Empty items have the smallest tile. If ``method.initial`` is ``near`` or ``fits``,
+    tiles need not divide the extents.
     """
     return _initial_tiles(_extents(items), method)
 
@@ -310,7 +316,8 @@ def _initial_tiles(extents: Ints, method: Method) -> Ints:
 
 
 def blocks_of_items(items: ArrayLike, chosen: ArrayLike, tiles: TileSet = TILES) -> Ints:
-    """Tiles along M and along N of each item, one row an item. ``chosen``: the index of the tile of each."""
+    """The number of tiles along M and along N of each item, one row per item. ``chosen``: the index of each item's
+    tile."""
     return _blocks(_extents(items), np.asarray(chosen, np.int64), tiles)
 
 
@@ -326,7 +333,8 @@ def scheme_of(
     resources: Sequence[Resources] | None = None,
     method: Method = PAPER,
 ) -> Scheme:
-    """The scheme with given tiles, one an item. InputError: an argument breaks a rule."""
+    """The scheme with given tiles. ``chosen``: for each item the index of its tile. InputError: an argument breaks a
+    rule."""
     extents, tiles = _extents(items), np.asarray(chosen, np.int64)
     if tiles.shape != extents.shape[:1]:
         raise InputError(f"chosen has shape {tiles.shape}; it must have one index for each of {len(extents)} items")
@@ -346,7 +354,7 @@ def _scheme(
 def single_schemes(
     items: ArrayLike, device: Device, resources: Sequence[Resources] | None = None, tiles: TileSet = TILES
 ) -> Iterator[Scheme]:
-    """For each tile the scheme in which all items have it, the smallest tile first."""
+    """The schemes in which all items have the same tile, one for each tile, the smallest tile first."""
     extents, used = _extents(items), None if resources is None else tuple(resources)
     for index in range(len(tiles)):
         yield _scheme(extents, np.full(len(extents), index), device, used, Method(tiles))
@@ -355,9 +363,10 @@ def single_schemes(
 def schemes(
     items: ArrayLike, device: Device, resources: Sequence[Resources] | None = None, method: Method = PAPER
 ) -> Iterator[Scheme]:
-    """The schemes that Algorithm 1 visits: the initial one, then each with every item's tile one size smaller, until
-    all tiles are the smallest. If items take smaller tiles one after the other: the initial scheme, and for each size
-    those with half and with all items of this size one size smaller."""
+    """The schemes that Algorithm 1 visits: the initial one, then schemes in which every item's tile is one size smaller
+    than before, until all tiles are the smallest. If items take smaller tiles one after the other (``method.single``):
+    the initial scheme, and for each size the two schemes in which half and all of the items with this size are one size
+    smaller."""
     extents, used = _extents(items), None if resources is None else tuple(resources)
     chosen = _initial_tiles(extents, method)
     yield _scheme(extents, chosen, device, used, method)
@@ -382,10 +391,11 @@ def choose_tiles(
     resources: Sequence[Resources] | None = None,
     method: Method = PAPER,
 ) -> Scheme:
-    """Algorithm 1: the first scheme whose TLP is at least ``threshold``, else the one with the smallest tiles.
+    """The choice of Algorithm 1: the first scheme whose TLP is at least ``threshold``, else the scheme with the
+    smallest tiles.
 
-    ``items``: (M, N, K) of each; ``threshold``: threads, ``default_threshold`` if None; ``resources``: those of a block
-    of each tile, estimated if None. InputError: an argument breaks a rule.
+    ``items``: (M, N, K) of each item; ``threshold``: a number of threads, ``default_threshold`` if None; ``resources``:
+    the resources of a block of each tile, estimated if None. InputError: an argument breaks a rule.
     """
     limit = default_threshold(device, resources, method) if threshold is None else threshold
     if method.single:
@@ -403,7 +413,7 @@ def choose_tiles(
 def _choose_one_by_one(
     extents: Ints, device: Device, limit: int, resources: tuple[Resources, ...] | None, method: Method
 ) -> Scheme:
-    """Does what ``choose_tiles`` does, by a method whose items take smaller tiles one after the other."""
+    """``choose_tiles`` for a method whose items take smaller tiles one after the other."""
     scheme = _scheme(extents, _initial_tiles(extents, method), device, resources, method)
     chosen = scheme.tiles
     for size in reversed(range(1, len(method.tiles))):
@@ -424,14 +434,14 @@ def _choose_one_by_one(
 
 
 def default_threshold(device: Device, resources: Sequence[Resources] | None = None, method: Method = PAPER) -> int:
-    """The threshold of a device without a tuned one: half of the threads that are active when it is full, so that a
-    group that fills it keeps its tiles. The article gives no number."""
+    """The threshold of a device that was not tuned: half of the threads that are active when the device is full, so
+    that a group that fills the device keeps its tiles. The article gives no number."""
     return full_tlp(device, resources, method.tiles) // 2
 
 
 def tune_threshold(measured: Sequence[Sequence[tuple[int, float]]]) -> int:
-    """The threshold with the least geometric mean of times. ``measured``: for each group, (TLP, time) of each of its
-    schemes in the order of ``schemes``. The smallest of equally good thresholds."""
+    """The threshold with the least geometric mean of times; of several, the smallest. ``measured``: for each group,
+    (TLP, time) of each of its schemes, in the order of ``schemes``."""
     if not measured or not all(measured):
         raise InputError("measured is empty; it must have the TLP and the time of at least one scheme of every group")
     known = sorted({t for group in measured for t, _ in group})
@@ -439,13 +449,14 @@ def tune_threshold(measured: Sequence[Sequence[tuple[int, float]]]) -> int:
 
 
 def log_mean(measured: Sequence[Sequence[tuple[int, float]]], threshold: int) -> float:
-    """The mean of the logarithms of the times that ``threshold`` chooses. ``measured``: that of ``tune_threshold``."""
+    """The mean of the logarithms of the times of the schemes that ``threshold`` chooses. ``measured``: as for
+    ``tune_threshold``."""
     times = (next((us for t, us in group if t >= threshold), group[-1][1]) for group in measured)
     return sum(math.log(max(us, 1e-9)) for us in times) / len(measured)
 
 
 def _extents(items: ArrayLike) -> Ints:
-    """M, N and K of each item, one row an item. InputError: ``items`` is not a list of three extents each."""
+    """M, N and K of each item, one row per item. InputError: ``items`` is not a list of (M, N, K)."""
     extents = np.asarray(items, np.int64)
     if extents.size == 0:
         return np.zeros((0, 3), np.int64)
@@ -461,9 +472,9 @@ def _extents(items: ArrayLike) -> Ints:
 
 
 def idle_blocks(items: ArrayLike, chosen: ArrayLike, tiles: TileSet = TILES) -> int:
-    """The blocks without a tile in a grid of the largest item, as MAGMA and the authors' program launch it: the third
-    axis is the item, the others are tiles along M and N of the item that has the most. ``chosen``: as ``choose_tiles``
-    gives them."""
+    """The number of blocks without a tile if every item has the grid of the largest one, as in MAGMA and in the
+    authors' program: the third axis of the grid is the item, the other two have as many blocks as any item has tiles
+    along M and N. ``chosen``: for each item the index of its tile."""
     blocks = blocks_of_items(items, chosen, tiles)
     if not len(blocks):
         return 0

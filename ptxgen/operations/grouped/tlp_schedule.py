@@ -1,5 +1,5 @@
 """Grouped products by the tile policy of Zhang et al. (``tlp_policy``): one launch of one kernel with a body for each
-tile (``tile_kernel``). ``VARIANTS`` are the method, and what it is compared with."""
+tile (``tile_kernel``). ``VARIANTS`` has the article's method, and the methods that are compared with it."""
 
 from __future__ import annotations
 
@@ -54,8 +54,9 @@ from ptxgen.settings import settings, shipped_dir
 
 @dataclass(frozen=True)
 class Variant:
-    """A way to choose and to launch tiles. ``name``: of the schedule; ``grid``: the grid is that of the largest item;
-    ``one_tile``: all items have the same tile, the largest whose TLP reaches the threshold."""
+    """A way to choose and to launch tiles. ``name``: the name of the schedule; ``grid``: True: every item has the grid
+    of the largest one; ``one_tile``: True: all items have the same tile, the largest one whose TLP reaches the
+    threshold."""
 
     name: str
     method: Method = PAPER
@@ -63,7 +64,7 @@ class Variant:
     one_tile: bool = False
 
     def choose(self, problem: GroupedGemm, device: Device, setting: Setting) -> Scheme:
-        """The scheme of a problem."""
+        """The scheme that the variant chooses for a problem."""
         used = kernel_resources(problem, device, self.method.tiles, setting.bodies)
         limit = self.threshold(problem, device, setting)
         if not self.one_tile:
@@ -108,8 +109,8 @@ VARIANTS = {
 
 
 class Setting(NamedTuple):
-    """What a device needs of a TLP schedule. ``threshold``: of TLP, None: the default one; ``bodies``: how the threads
-    of a block share a tile."""
+    """The settings of a TLP schedule on a device. ``threshold``: the threshold of TLP, None: the default; ``bodies``:
+    how the threads of a block share a tile, one of BODIES."""
 
     threshold: int | None = None
     bodies: str = BODIES[0]
@@ -121,7 +122,7 @@ SHIPPED = "tile-policy.json"  #: the file of a device in the shipped tuning resu
 
 
 def settings_file(database: Path) -> Path:
-    """The file next to a database that holds the tuned settings of devices."""
+    """The path of the file next to a database that has the tuned settings of devices."""
     return database.with_name(f"{database.stem}-tlp.json")
 
 
@@ -164,8 +165,8 @@ def _setting(values: Mapping[str, Any]) -> Setting:
 
 
 def setting_of(device: Device, variant: str = "tlp", database: Path | None = None) -> Setting:
-    """The tuned setting of a device: in the user's file, else the shipped one. Of a variant that is not tuned: that of
-    ``tlp``, whose threshold holds for variants with the same criterion and tiles; else the default one."""
+    """The setting of a variant on a device: the user's tuned one, else the shipped one. A variant that was not tuned
+    has the setting of ``tlp``, but the default threshold if its criterion or tiles differ."""
     tuned = tuned_settings(database or settings().database).get(device.name, {})
     shipped = shipped_settings(device.name)
     if setting := tuned.get(variant) or shipped.get(variant):
@@ -179,7 +180,7 @@ def setting_of(device: Device, variant: str = "tlp", database: Path | None = Non
 
 
 class TlpSchedule:
-    """The launch of a grouped product whose items have the tiles of ``scheme``."""
+    """A schedule: the launch of a grouped product whose items have the tiles of ``scheme``."""
 
     def __init__(
         self,
@@ -201,8 +202,8 @@ class TlpSchedule:
         variant: Variant = VARIANTS["tlp"],
         setting: Setting | None = None,
     ) -> TlpSchedule:
-        """The schedule of Algorithm 1. ``threshold``: None: that of ``setting``, which is the device's if None.
-        LaunchError: the kernels do not support the problem."""
+        """The schedule that Algorithm 1 chooses. ``setting``: None: the setting of the device; ``threshold``: None: the
+        threshold of the setting. LaunchError: the kernels do not support the problem."""
         chosen = setting or setting_of(device, variant.name)
         if threshold is not None:
             chosen = chosen._replace(threshold=threshold)
@@ -219,24 +220,25 @@ class TlpSchedule:
     def single(
         cls, problem: GroupedGemm, device: Device, variant: Variant = VARIANTS["tlp"], bodies: str = BODIES[0]
     ) -> Iterator[TlpSchedule]:
-        """For each tile the schedule in which all items have it, the smallest tile first."""
+        """The schedules in which all items have the same tile, one for each tile, the smallest tile first."""
         used = kernel_resources(problem, device, variant.method.tiles, bodies)
         for scheme in single_schemes(problem.extents, device, used, variant.method.tiles):
             yield cls(problem, device, scheme, variant, bodies)
 
     def sources(self) -> list[tuple[str, Source]]:
-        """Pairs (the tiles of the module, the module)."""
+        """The module of the schedule, in a pair (names of its tiles, module)."""
         plan = self.plan.with_schedule(self.variant.name)
         return [(", ".join(tile.name for tile in self.variant.method.tiles), render(plan))]
 
     @property
     def idle_blocks(self) -> int:
-        """Blocks without a tile of the grid of the largest item, which this schedule launches if it has that grid."""
+        """The number of blocks without a tile if every item has the grid of the largest one; the schedule launches such
+        blocks if ``variant.grid``."""
         return idle_blocks(self.problem.extents, self.scheme.tiles, self.variant.method.tiles)
 
     @property
     def occupancy(self) -> float:
-        """Equation 12, as predicted from the registers and the shared memory of blocks."""
+        """The occupancy that Equation 12 predicts from the registers and the shared memory of blocks."""
         tiles = self.variant.method.tiles
         used = kernel_resources(self.problem, self.device, tiles, self.bodies)
         return occupancy(self.device, self.scheme.counts, used, tiles)
@@ -268,7 +270,7 @@ _loaded: WeakKeyDictionary[Driver, dict[MixedTiles, Kernel]] = WeakKeyDictionary
 
 
 def _loaded_kernel(driver: Driver, plan: MixedTiles) -> Kernel:
-    """The kernel of a plan, which is loaded once: schedules of a problem differ in their tables alone."""
+    """The kernel of a plan, which is loaded once, because schedules of a problem differ only in their tables."""
     kernels = _loaded.setdefault(driver, {})
     if plan not in kernels:
         kernels[plan] = driver.load(kernel_source(plan))
@@ -276,7 +278,8 @@ def _loaded_kernel(driver: Driver, plan: MixedTiles) -> Kernel:
 
 
 class TlpBaseline:
-    """A schedule on a device, with its loaded kernel. ``schedule``: None: the one that Algorithm 1 chooses."""
+    """The baseline of the tile policy: a schedule on a device, with its loaded kernel. ``schedule``: None: the schedule
+    that Algorithm 1 chooses."""
 
     def __init__(
         self,
@@ -294,7 +297,7 @@ class TlpBaseline:
     def steps(
         self, addresses: Mapping[str, int], alpha: float = 1, beta: float = 0
     ) -> list[tuple[Kernel, Step, bytes]]:
-        """The launch on arrays that hold all items, with its table in device memory; none if no item has a tile."""
+        """The launch on arrays that hold all items, with its table in device memory; empty if no item has a tile."""
         p, plan, tiles = self.problem, self.schedule.plan, self.schedule.scheme.tiles
         if not self.schedule.scheme.counts.any():
             return []
@@ -309,7 +312,7 @@ class TlpBaseline:
         return [(self._kernel, step, step.pack({**values, "alpha": alpha, "beta": beta}))]
 
     def best(self, sets: Sequence[Mapping[str, int]], timing: Timing) -> VendorTimes:
-        """The time of the product, the median of the samples. The policy has one choice.
+        """The time of the product: the median of the samples in microseconds. The policy has one choice.
 
         ``sets``: addresses by name of the array, used in rotation.
         """
@@ -324,7 +327,7 @@ class TlpBaseline:
             self._driver.launch(kernel, step, parameters)
 
     def check(self, seed: int = 0) -> Iterator[CheckResult]:
-        """Compares every element with float64, on each set of inputs."""
+        """The results of comparing every element with the float64 reference, in all cases."""
         p = self.problem
         for inputs, alpha, beta, initial in CASES:
             arrays = random_group(p, seed, inputs)
@@ -349,7 +352,7 @@ def choice_us(
     variant: Variant = VARIANTS["tlp"],
     setting: Setting | None = None,
 ) -> float:
-    """Microseconds of the host in which the variant chooses the tiles, the least of ``runs``."""
+    """The microseconds in which the host chooses the tiles by the variant, the least of ``runs`` runs."""
     chosen, times = setting or setting_of(device, variant.name), []
     extents = problem.extents
     used = kernel_resources(problem, device, variant.method.tiles, chosen.bodies)
@@ -413,7 +416,8 @@ class TlpPolicy:
         return best._asdict(), settings_file(database), stored
 
     def _tuned(self, measured: list[list[tuple[TlpSchedule, float]]], bodies: str) -> tuple[float, Setting]:
-        """The mean of logarithms of times with these bodies and their best threshold, and the setting."""
+        """The setting with these bodies and their best threshold, and before it the mean of the logarithms of its
+        times."""
         groups = [[(choice.scheme.tlp, us) for choice, us in group if choice.bodies == bodies] for group in measured]
         limit = tune_threshold(groups)
         return log_mean(groups, limit), Setting(limit, bodies)

@@ -1,1 +1,1 @@
-"""Products of floating-point activations and quantized weights."""
+"""The operation quantized_gemm: products of floating-point activations and quantized weights."""

@@ -20,7 +20,7 @@ from ptxgen.runtime.runner import Runner
 def check_quantized_gemm(
     driver: Driver, problem: QuantizedGemm, config: Config, seed: int = 0, row_padding: int = 0
 ) -> Iterator[CheckResult]:
-    """The checks of a product with quantized weights."""
+    """The results of checking a configuration of a product with quantized weights in all cases."""
     p = replace(problem, **{name: getattr(problem, name) + row_padding for name in ("lda", "ldb", "ldc")})
     runner = Runner.of(driver, p, config)
     try:
@@ -33,7 +33,7 @@ def check_quantized_gemm(
 def _check(
     runner: Runner, p: QuantizedGemm, seed: int, inputs: str, alpha: float, beta: float, initial: str
 ) -> CheckResult:
-    """The check of a loaded kernel on one set of inputs."""
+    """The result of checking a loaded kernel on one set of inputs."""
     arrays = operands(p, seed, inputs) | quantized_arrays(p, seed, inputs) | epilogue_arrays(p, seed, inputs)
     if initial == "nan":
         arrays["C"] = np.full_like(arrays["C"], p.output.poison)

@@ -11,7 +11,8 @@ from ptxgen.operations.quantized.problem import QuantizedGemm
 
 
 def lower_quantized_gemm(p: QuantizedGemm) -> KernelProblem:
-    """A product with quantized weights as a kernel problem: a matrix product whose B has another access."""
+    """A product with quantized weights as a kernel problem: a matrix product whose B has the access
+    ``QuantizedRows``."""
     plain = lower_gemm(p)
     access = QuantizedRows(
         True, p.n, p.columns_b, p.ldb, 0, p.aligned_b, p.vectors[1], "strided", p.weights, p.group, p.scales, p.zeros

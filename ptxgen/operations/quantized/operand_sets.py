@@ -14,7 +14,7 @@ from ptxgen.runtime.operand_sets import OperandSets
 
 
 class QuantizedOperandSets(GemmOperandSets):
-    """``OperandSets`` of a product with quantized weights. Each set has scales and zero points of its own."""
+    """``OperandSets`` of a product with quantized weights. Each set has its own scales and zero points."""
 
     problem: QuantizedGemm
 
@@ -29,7 +29,7 @@ class QuantizedOperandSets(GemmOperandSets):
         OperandSets.__init__(self, driver, timing, inputs, {"C": span(p, C) * p.output.bytes}, epilogue)
 
     def _reference(self, items: slice, rows: Array) -> Reference:
-        """The reference of these rows; cached."""
+        """The reference of the rows ``rows``, cached."""
         p, key = self.problem, (0, 1, rows.tobytes())
         if key not in self._references:
             along = {"A", *p.elementwise_operands}

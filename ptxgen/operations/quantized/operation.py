@@ -33,7 +33,7 @@ def _operand_sets(driver: Driver, p: QuantizedGemm, timing: Timing) -> Quantized
 
 
 def _plain(p: QuantizedGemm) -> QuantizedGemm:
-    """The product that stores its sums as they are; C of a gated activation has half of its columns."""
+    """The product without an epilogue. Its C has N columns, where C of a gated activation has half as many."""
     return replace(p, epilogue="", ldc=0) if p.gated else replace(p, epilogue="")
 
 
@@ -46,7 +46,7 @@ def _torch() -> Callable[..., Any]:
 
 
 def _least_us(p: QuantizedGemm, d: Device) -> float:
-    """Microseconds of reading the weights at the bandwidth of the data sheet."""
+    """The microseconds in which the weights are read at the bandwidth of the data sheet."""
     return p.weight_bytes / (d.bandwidth * 1e3)
 
 

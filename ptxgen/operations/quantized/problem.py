@@ -17,14 +17,15 @@ ACTIVATIONS = ("f16", "bf16")  #: the types of A
 
 @dataclass(frozen=True)
 class QuantizedGemm(Gemm):
-    """C[M,N] = alpha · Σ over groups of s · (Σ over k of the group of A[m,k] · (B[n,k] − z)) + beta · C[M,N].
+    """C[m,n] = alpha · Σ_g s[n,g] · (Σ_{k in g} A[m,k] · (B[n,k] − z[n,g])) + beta · C[m,n], where g are the scale
+    groups along K.
 
-    B are weights: integers in N rows along K, in the format ``weights``: s8, u8, s4 or u4, of which two are in a byte,
-    that of the even k in the low bits. s is the scale of row n and the group, z its zero point, or 0. ``group``:
-    weights along K of a group: 32, 64 or 128, 0: the whole row; ``scales``: the type of scales, that of A (default)
-    or f32, N rows of one for each group; ``zeros``: True if there are zero points, stored as bytes like the scales.
-    ``ldb``: bytes from one row of B to the next. A is f16 or bf16. ``layout`` is NT, and there is no batch. The other
-    fields are those of ``Gemm``.
+    B has the weights: integers in N rows along K, in the format ``weights``: s8, u8, s4 or u4. A byte has two weights
+    of 4 bits, that of the even k in the low bits. s[n,g] is a scale, z[n,g] a zero point, or 0. ``group``: the number
+    of weights of a scale group: 32, 64 or 128; 0: the whole row. ``scales``: the type of the scales, that of A
+    (default) or f32; they are stored as N rows with one scale for each group. ``zeros``: True if there are zero points,
+    bytes stored in the same order. ``ldb``: bytes from one row of B to the next. A is f16 or bf16. ``layout`` is NT,
+    and there is no batch. The other fields are those of ``Gemm``.
 
     ShapeError, DtypeError, InputError: an argument breaks a rule.
     """
@@ -83,7 +84,7 @@ class QuantizedGemm(Gemm):
 
     @property
     def groups(self) -> int:
-        """Groups of a row."""
+        """The number of scale groups of a row."""
         return self.k // self.group if self.group else 1
 
     @property
@@ -92,7 +93,7 @@ class QuantizedGemm(Gemm):
 
     @property
     def columns_b(self) -> int:
-        """Bytes of a row of weights."""
+        """The number of bytes of a row of weights."""
         return self.k // self.format.per_byte
 
     @property
@@ -100,7 +101,7 @@ class QuantizedGemm(Gemm):
         return (*super().arrays, "scales", *(["zeros"] if self.zeros else []))
 
     def _given_and_defaults(self) -> tuple[dict[str, Any], QuantizedGemm]:
-        """As of other problems; the default of ``ldb`` are contiguous rows of the own format."""
+        """As for other problems, but the default of ``ldb`` is the number of bytes of a row in this format."""
         given = {name: getattr(self, name) for name in (*self.SHAPE, "layout", "dtype")}
         defaults = type(self)(**given)
         object.__setattr__(defaults, "ldb", max(self.columns_b, 1))
@@ -118,7 +119,8 @@ class QuantizedGemm(Gemm):
 
     @property
     def weight_bytes(self) -> int:
-        """Bytes of the weights, their scales and zero points, which products of few rows take the time to read."""
+        """The bytes of the weights, their scales and zero points. Reading them takes most of the time of products with
+        few rows."""
         return self.n * (self.columns_b + self.groups * (self.scale_type.bytes + self.zeros))
 
     @property

@@ -1,4 +1,4 @@
-"""PyTorch's product with weights that were dequantized before."""
+"""The baseline PyTorch: its product with weights that are dequantized before."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from ptxgen.runtime.vendor_libraries import load_torch
 
 
 class TorchDequantized(TorchProduct):
-    """``A @ W.T`` of 16-bit activations and weights that are dequantized to the same type outside the time: what a
-    program without quantized weights computes. PyTorch allocates the result.
+    """The product ``A @ W.T`` of 16-bit activations and weights of the same type, as a program without quantized
+    weights computes it. The weights are dequantized before the timing; PyTorch allocates the result.
 
     UnavailableError: PyTorch is missing. ShapeError: an extent is zero. LaunchError: the problem has an epilogue, or
-    another type of results.
+    the type of C is not that of A.
     """
 
     problem: QuantizedGemm
@@ -34,7 +34,7 @@ class TorchDequantized(TorchProduct):
         return lambda: torch.mm(a, weights)
 
     def _dequantized(self, addresses: Mapping[str, int]) -> Any:
-        """The weights as N rows of the type of A."""
+        """The weights as a tensor of N rows with the type of A."""
         p, torch = self.problem, self.torch
         stored = self.matrix(addresses["B"], p.n, p.ldb, 1, p.types[1].numpy.name)[:, : p.columns_b]
         if p.format.bits == 4:

@@ -1,4 +1,4 @@
-"""Float64 products with quantized weights, and random weights."""
+"""The reference of products with quantized weights, in float64, and random weights."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ptxgen.problem.reference import Array
 
 
 def unpacked(p: QuantizedGemm, stored: Array) -> Array:
-    """Stored weights, N rows of bytes, as N×K integers."""
+    """The stored weights, N rows of bytes, as N×K integers."""
     if p.format.per_byte == 1:
         return stored.astype(np.int64)
     low, high = stored & 15, stored >> 4
@@ -20,7 +20,7 @@ def unpacked(p: QuantizedGemm, stored: Array) -> Array:
 
 
 def packed(p: QuantizedGemm, values: Array) -> Array:
-    """N×K integers as they are stored."""
+    """The bytes in which N×K integers are stored: the inverse of ``unpacked``."""
     if p.format.per_byte == 1:
         return values.astype(p.types[1].numpy)
     nibbles = (values & 15).astype(np.uint8)
@@ -29,7 +29,8 @@ def packed(p: QuantizedGemm, values: Array) -> Array:
 
 
 def product(p: QuantizedGemm, arrays: Mapping[str, Array], region: None = None) -> tuple[Array, Array]:
-    """Σab and Σ|a||b| of each element in float64, with the sum of each group times its scale."""
+    """The float64 sums Σab and Σ|a||b| for each element of C, in which the sum of each scale group is multiplied by its
+    scale."""
     a, b = arrays["A"].astype(np.float64), unpacked(p, arrays["B"]).astype(np.float64)
     scales = arrays["scales"].astype(np.float64).reshape(p.n, p.groups)
     exact, magnitude = np.zeros((2, len(a), p.n))
@@ -44,8 +45,8 @@ def product(p: QuantizedGemm, arrays: Mapping[str, Array], region: None = None) 
 
 
 def quantized_arrays(p: QuantizedGemm, seed: int = 0, inputs: str = "normal") -> dict[str, Array]:
-    """Random weights as stored, contiguous, their scales and zero points. ``integers``: sums of products of the
-    weights less their zero points with integers are exact, as scales are powers of two."""
+    """Random weights as stored, in contiguous rows, with their scales and zero points. With ``inputs`` = "integers",
+    scales are powers of two and weights are small, so that sums of products with integers are exact."""
     rng = np.random.default_rng([seed, 4])
     f, shape, rows = p.format, (p.n, p.k), (p.n, p.groups)
     zeros = rng.integers(0, f.largest + 1, rows) if p.zeros else np.zeros(rows, np.int64)

@@ -8,7 +8,7 @@ from typing import Any
 from ptxgen.operations.quantized.problem import QuantizedGemm
 from ptxgen.problem.operation import Case, Suite, by_name
 
-#: N, K of the layers
+#: N and K of the layers
 _LAYERS = ((4096, 4096), (14336, 4096), (4096, 14336), (28672, 8192))
 _TOKENS = (1, 2, 4, 8, 16, 64, 256)
 #: bits -> fields of the products of a suite: 4 bits in groups of 128, as most quantized models have them
@@ -22,7 +22,7 @@ _SMALL: tuple[tuple[int, int, int, dict[str, Any]], ...] = (
 
 
 def _decoder(bits: int, **fields: Any) -> Iterator[Case]:
-    """The layers, each with all numbers of tokens."""
+    """The layers of decoders, each with all numbers of tokens."""
     for n, k in _LAYERS:
         for m in _TOKENS:
             p = QuantizedGemm(m, n, k, **{**_COMMON[bits], **fields})

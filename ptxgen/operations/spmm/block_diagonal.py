@@ -14,8 +14,8 @@ from ptxgen.runtime.driver import Driver
 
 
 class BlockDiagonal:
-    """Operand sets whose columns name rows of B, for libraries without batches of graphs: one matrix with the graphs as
-    blocks of its diagonal, made before the times. Without groups ``sets`` are as they were."""
+    """Operand sets for libraries without batches of graphs: the graphs become the diagonal blocks of one matrix, whose
+    columns name rows of B. This is done before the timing. Without groups, ``sets`` does not change."""
 
     def __init__(self, driver: Driver, p: Spmm, arrays: Mapping[str, Array], sets: Sequence[Mapping[str, int]]) -> None:
         self._memory: list[Allocation] = []

@@ -1,4 +1,5 @@
-"""Products of a sparse matrix in C: kernels that read its arrays as they are."""
+"""The C form of sparse products, for exported libraries. Their kernels read the arrays of the sparse matrix without
+preparation."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ def _elements(p: Spmm) -> tuple[int, int, int]:
 
 
 def _without_sum(p: Spmm) -> Gemm:
-    """C as it is stored."""
+    """The problem that computes C without a product, where the sum over K is empty: C as it is stored."""
     m, n = (p.n, p.m) if p.column_major_c else (p.m, p.n)
     made = Gemm(
         m,

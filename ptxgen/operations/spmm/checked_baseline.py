@@ -1,4 +1,4 @@
-"""Comparison of a vendor library's result with the reference, before its time counts."""
+"""Compares a vendor library's result with the reference before its time counts."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from ptxgen.operations.spmm.problem import Spmm
 from ptxgen.problem.reference import Array
 from ptxgen.runtime.driver import Driver
 
-ELEMENTS = 1 << 17  #: elements of C that are compared, about
+ELEMENTS = 1 << 17  #: the approximate number of elements of C that are compared
 
 
 class BaselineCheck:
-    """Compares rows of results on one operand set with the reference. ``arrays``: A and B of the set.
-    LaunchError: B or C is column-major, or indices have 64 bits."""
+    """Compares rows of results with the reference on one operand set. ``arrays``: the arrays of A and B of the set.
+    LaunchError: B or C is column-major, or indices have 64 bits, which the comparison does not support."""
 
     def __init__(self, driver: Driver, problem: Spmm, addresses: Mapping[str, int]) -> None:
         if problem.column_major_b or problem.column_major_c or problem.index != "i32":
@@ -37,7 +37,7 @@ class BaselineCheck:
         self.require_rows(partial(stored_rows, self._driver, p, self._c))
 
     def require_rows(self, read: Callable[[slice], Array]) -> None:
-        """``read(rows)``: rows of the result. LaunchError: one is wrong."""
+        """Checks rows of a result. ``read(rows)``: returns these rows of the result. LaunchError: a row is wrong."""
         deviation = rows_deviation(self.problem, self.arrays, self._rows, read)
         if not deviation.ok:
             raise LaunchError(f"its result is wrong: {deviation}")

@@ -1,4 +1,4 @@
-"""Comparison of some rows of a product with the float64 reference."""
+"""Compares some rows of a product with the float64 reference."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from ptxgen.operations.spmm.random_numbers import Ints
 from ptxgen.problem.reference import Array, Deviation, compare, reference
 from ptxgen.runtime.driver import Driver
 
-RUNS = 8  #: ranges of adjacent rows
+RUNS = 8  #: the number of ranges of adjacent rows that are compared
 
 
 def checked_rows(lengths: Ints, count: int) -> list[slice]:
-    """Ranges of about ``count`` rows: all, or the longest row and ranges that are evenly spread from first to last."""
+    """Ranges with about ``count`` rows in all: all rows, or the longest row and ranges that are evenly spread over the
+    matrix."""
     m = len(lengths)
     if m <= count:
         return [slice(0, m)]
@@ -29,7 +30,7 @@ def checked_rows(lengths: Ints, count: int) -> list[slice]:
 def rows_deviation(
     p: Spmm, arrays: Mapping[str, Array], rows: Sequence[slice], read: Callable[[slice], Array]
 ) -> Deviation:
-    """The largest deviation of some rows. ``read(rows)``: these rows of the result."""
+    """The largest deviation in the ranges ``rows``. ``read(range)``: returns these rows of the result."""
     worst = Deviation(0.0, (0, 0), 0.0)
     for some in rows:
         deviation = compare(read(some), reference(p, arrays, box=some))
@@ -39,7 +40,7 @@ def rows_deviation(
 
 
 def stored_rows(driver: Driver, p: Spmm, c: int, rows: slice) -> Array:
-    """Rows of a result at the address ``c``."""
+    """The rows ``rows`` of a result at the address ``c``."""
     if p.column_major_c:
         columns = np.empty((p.n, p.ldc), p.output.numpy)
         driver.download(c, columns)

@@ -1,4 +1,4 @@
-"""Checks of products of a sparse matrix and a matrix, and the operand sets that they are timed on."""
+"""Checks of sparse products, and the operand sets that they are timed on."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from ptxgen.runtime.driver import Driver, Timing
 from ptxgen.runtime.operand_sets import OperandSets
 from ptxgen.runtime.runner import Runner
 
-PRODUCTS = 1 << 26  #: that a comparison computes, about
+PRODUCTS = 1 << 26  #: the approximate number of multiply-adds that a comparison computes
 
 
 def padded(array: Array, ld: int, fill: complex) -> Array:
-    """The rows of a matrix at a leading dimension, with ``fill`` in the gaps."""
+    """A matrix whose rows are padded to ``ld`` elements, with ``fill`` in the gaps."""
     if array.shape[1] == ld:
         return array
     out = np.full((len(array), ld), fill, array.dtype)
@@ -42,7 +42,7 @@ def stored(p: Spmm, arrays: Mapping[str, Array]) -> dict[str, Array]:
 def check_spmm(
     driver: Driver, problem: Spmm, config: Config, seed: int = 0, row_padding: int = 0
 ) -> Iterator[CheckResult]:
-    """The checks of a product."""
+    """The results of checking a configuration of a sparse product in all cases."""
     p = replace(problem, ldb=problem.ldb + row_padding, ldc=problem.ldc + row_padding)
     runner = Runner.of(driver, p, config)
     for inputs, alpha, beta, initial in CASES:
@@ -59,7 +59,7 @@ def check_spmm(
 
 
 class SpmmOperandSets(OperandSets):
-    """``OperandSets`` of a product."""
+    """``OperandSets`` of a sparse product."""
 
     problem: Spmm
 
@@ -73,7 +73,7 @@ class SpmmOperandSets(OperandSets):
         super().__init__(driver, timing, inputs, outputs, {}, least)
 
     def deviation(self, limit: int) -> Deviation:
-        """Compares rows of the first set's C, the longest among them."""
+        """The deviation of C of the first set from the float64 reference, over some rows, among them the longest."""
         p = self.problem
         each = max(p.nnz * p.n // max(p.m, 1), 1)  # products of a row
         rows = checked_rows(p.row_lengths, max(min(limit // max(p.n, 1), PRODUCTS // each), 1))

@@ -1,4 +1,5 @@
-"""cuSPARSE: the fastest of its three algorithms for CSR times a row-major matrix, each after its preprocessing."""
+"""The baseline cuSPARSE: the fastest of its three algorithms for CSR times a row-major matrix, each after its
+preprocessing."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ _ROW_MAJOR = 2  # cusparseOrder_t
 _INDEX_32 = 2  # cusparseIndexType_t
 _BASE_ZERO = 0  # cusparseIndexBase_t
 _VERSION = (0, 1, 2)  # libraryPropertyType: major, minor, patch
-#: types of sums -> the type of alpha and beta
+#: type of sums -> the C type of alpha and beta
 _SCALAR: dict[str, Callable[[int], Any]] = {"f32": ct.c_float, "f64": ct.c_double}
 
 _PRODUCT = (
@@ -81,10 +82,11 @@ def available() -> str | None:
 
 
 class Product:
-    """A product by one algorithm on the arrays of one operand set: descriptors, workspace, preprocessing.
+    """A product by one algorithm on the arrays of one operand set, with its descriptors, workspace and preprocessing.
 
-    A descriptor of A keeps what preprocessing found, so that each product has its own. ``operation``: of A;
-    _TRANSPOSED: the arrays are those of the transpose. LaunchError: cuSPARSE does not support the product.
+    Each product has its own descriptor of A, because the descriptor keeps the results of preprocessing. ``operation``:
+    the operation on A; _TRANSPOSED: the arrays are those of the transpose of A. LaunchError: cuSPARSE does not support
+    the product.
     """
 
     def __init__(
@@ -178,15 +180,16 @@ class Cusparse:
             _check(self._library.cusparseSetStream(self._handle, driver.stream))
 
     def best(self, sets: Sequence[Mapping[str, int]], timing: Timing) -> VendorTimes:
-        """The time of the fastest algorithm (median of the samples), without its preprocessing. An algorithm counts
-        after its result was compared with the reference.
+        """The time of the fastest algorithm without its preprocessing: the median of the samples in microseconds. An
+        algorithm counts only after its result was compared with the reference.
 
         ``sets``: addresses by name of the array, used in rotation. LaunchError: no algorithm computes the problem.
         """
         return self._best(sets, timing, sets[0])
 
     def _best(self, sets: Sequence[Mapping[str, int]], timing: Timing, checked: Mapping[str, int]) -> VendorTimes:
-        """The time on arrays of A as the operation has them. ``checked``: the first set of the problem."""
+        """As ``best``, on arrays of A or of its transpose, as the operation requires. ``checked``: the first operand
+        set of the problem."""
         times: dict[str, float] = {}
         failures = []
         with self._driver.context("cuSPARSE"):
@@ -205,7 +208,7 @@ class Cusparse:
         return VendorTimes(best, same_layout=best)
 
     def close(self) -> None:
-        """Frees the handle."""
+        """Frees the handle of cuSPARSE."""
         if self._handle:
             with self._driver.context("cuSPARSE"):
                 self._library.cusparseDestroy(self._handle)
@@ -226,7 +229,8 @@ class Cusparse:
     def _time(
         self, algorithm: int, sets: Sequence[Mapping[str, int]], timing: Timing, check: BaselineCheck, least: float
     ) -> float:
-        """The time of an algorithm. ``least``: of the fastest one so far; one that is much slower is run only once."""
+        """The time of an algorithm in microseconds. ``least``: the time of the fastest algorithm so far; an algorithm
+        that is much slower is run only once."""
         products: list[Product] = []
         try:
             for addresses in sets:
@@ -245,8 +249,8 @@ class Cusparse:
 
 
 class CusparseTransposed(Cusparse):
-    """The product by cuSPARSE from the arrays of the transpose of A, as its transposed operand. The transpose is made
-    before the times."""
+    """cuSPARSE's product with a transposed operand, from the arrays of the transpose of A. The transpose is made before
+    the timing."""
 
     operation = _TRANSPOSED
     algorithms: ClassVar[Mapping[str, int]] = {"DEFAULT": 0, **ALGORITHMS}
@@ -278,7 +282,7 @@ def _status_name(status: int) -> str:
 
 @functools.cache
 def load_library() -> ct.CDLL:
-    """The loaded library. UnavailableError: it is not found."""
+    """The loaded library cuSPARSE. UnavailableError: it is not found."""
     with suppress(UnavailableError):
         vendor_libraries.load("nvJitLink")  # cuSPARSE needs it, and wheels may have it in another folder
     library = vendor_libraries.load("cusparse")

@@ -1,4 +1,4 @@
-"""cuBLASLt on A as a dense matrix, which is made before the time."""
+"""The baseline cuBLASLt on a dense A, which is made before the timing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ptxgen.runtime.cuda import CudaDriver
 from ptxgen.runtime.device_tables import Allocation
 from ptxgen.runtime.driver import Timing
 
-ELEMENTS = 1 << 26  #: of A, at most
+ELEMENTS = 1 << 26  #: the most elements of A
 
 
 class DenseProduct:
@@ -44,8 +44,8 @@ class DenseProduct:
         return replace(made, ldb=p.ldb, ldc=p.ldc, aligned_b=p.aligned_b, aligned_c=p.aligned_c)
 
     def best(self, sets: Sequence[Mapping[str, int]], timing: Timing) -> VendorTimes:
-        """The times of cuBLASLt, after the result of its first candidate was compared with the reference. A is copied
-        as often as its copies are needed to exceed the L2 cache.
+        """The times of cuBLASLt, after the result of its first candidate was compared with the reference. There are as
+        many copies of A as exceed the L2 cache, at most one per operand set.
 
         ``sets``: addresses by name of the array, used in rotation.
         """
@@ -62,7 +62,7 @@ class DenseProduct:
 
 
 def densified(p: Spmm, arrays: Mapping[str, Array]) -> Array:
-    """A as a dense matrix. Nonzeros of one place are added."""
+    """A as a dense matrix. Nonzeros at the same place are added."""
     out = np.zeros((p.m, p.k), np.float64 if p.dtype == "f64" else np.float32)
     rows = np.repeat(np.arange(p.m), np.diff(arrays["indptr"]))
     np.add.at(out, (rows, global_columns(p, arrays)), arrays["values"].astype(out.dtype))

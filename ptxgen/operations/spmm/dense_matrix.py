@@ -1,4 +1,4 @@
-"""Sparse matrices as dense ones: the form of a product that kernels of GEMMs compute."""
+"""Sparse matrices stored as dense ones: the form of a sparse product that kernels of GEMMs compute."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.operations.spmm.problem import Spmm
 from ptxgen.problem.base import EXTENT_LIMIT
 
-ROW_BYTES = 16  #: rows begin at multiples of so many bytes
-ROW_PART = 4096  #: columns for which one warp of a row is launched
-PARTS = 64  #: most warps of a row
+ROW_BYTES = 16  #: rows of the dense matrix begin at multiples of so many bytes
+ROW_PART = 4096  #: columns per warp of a row
+PARTS = 64  #: the most warps per row
 
 
 @dataclass(frozen=True)
 class DenseMatrix(Preparation):
-    """The array ``A``: the sparse matrix with all its zeros, row-major. The columns of each row of the sparse matrix
-    are distinct. ``size``: bytes of an element."""
+    """The preparation of the dense matrix: the array ``A``, the sparse matrix with all its zeros, row-major. The
+    columns of each row must be distinct. ``size``: bytes of an element."""
 
     size: int
 
     kernel = "prepare/dense_matrix.mako"
     reads_values = True
     entry: ClassVar[str] = "store_nonzeros"
-    warps: ClassVar[int] = 8  #: of a block, one row of A each
+    warps: ClassVar[int] = 8  #: warps per block, each with one row of A
     parameters: ClassVar[ParameterList] = ParameterList(
         (
             given("u64", "indptr", "indices", "values", "A"),
@@ -44,7 +44,8 @@ class DenseMatrix(Preparation):
         return ["a sparse matrix in CSR as a dense row-major matrix"]
 
     def read_bytes(self, p: KernelProblem) -> int:
-        """As many as it writes: the sparse matrix is smaller, but each nonzero moves a whole sector."""
+        """The bytes that the kernel moves for its reads, estimated as those it writes: the sparse matrix is smaller,
+        but each nonzero moves a whole sector."""
         return int(p.m * p.operand("A").access.ld * self.size)
 
     def stages(self, p: KernelProblem) -> Stages:
@@ -64,8 +65,8 @@ class DenseMatrix(Preparation):
 
 
 def densified(p: Spmm, a: Csr) -> tuple[KernelProblem, ...]:
-    """The product of the dense matrix, as ``lower_gemm`` has it; none: A must not be prepared so, or would take too
-    many bytes. Sums are in an order that does not depend on timing, as those of sparse products."""
+    """The product with the dense matrix, as ``lower_gemm`` returns it; empty if A must not be prepared as a dense
+    matrix, or would take too many bytes. As in sparse products, the order of sums does not depend on timing."""
     size = p.element.bytes
     lda = ceil_div(max(p.k, 1) * size, ROW_BYTES) * ROW_BYTES // size
     if not a.prepared or a.nonfinite or not a.distinct or lda >= EXTENT_LIMIT:

@@ -1,4 +1,4 @@
-"""The statistics of a pattern and its faults, computed on the device from the arrays of a sparse matrix there."""
+"""Computes on the device the statistics of a pattern, and its faults, from the arrays of a sparse matrix."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ from ptxgen.runtime.prepared_operands import load_once, scratch
 
 @dataclass(frozen=True)
 class CsrStatistics(Preparation):
-    """The record of statistics of a sparse matrix. ``index``: type of row pointers and columns, i32 or i64."""
+    """The kernels that compute the record of statistics of a sparse matrix. ``index``: the type of row pointers and
+    columns, i32 or i64."""
 
     index: str = "i32"
     kernel: ClassVar[str] = "prepare/csr_statistics.mako"
@@ -42,13 +43,14 @@ class CsrStatistics(Preparation):
     positions: ClassVar[int] = COUNTED
     spread: ClassVar[int] = SPREAD
     bitmap: ClassVar[int] = COUNTED // 8  #: bytes of the bitmap of a row window
-    #: words of a block that counts rows, besides three for each bin: name -> their number
+    #: counters of a block that counts rows, besides three words for each bin: name -> number of words
     ROW_COUNTERS: ClassVar[dict[str, int]] = {"squares": 3, "starts": 1, "longest": 1, "longest_window": 1}
-    #: what a block adds up over a sample
+    #: the sums that a block computes over a sample
     SAMPLE_SUMS: ClassVar[tuple[str, ...]] = ("counted", "vectors", "columns", "gaps", "gap_bits", "row_gap_bits")
-    #: name -> 64-bit integers of the record. ``falls``: M less the first row that ends before it begins; ``outside``:
-    #: nonzeros from the first one whose column is outside the matrix; ``descents``: columns that are not above the one
-    #: before; ``starts``: those of them that begin a row; ``row_gap_bits``: the part of ``gap_bits`` between rows
+    #: fields of the record: name -> number of 64-bit integers. ``falls``: M minus the index of the first row that ends
+    #: before it begins; ``outside``: the number of nonzeros from the first one whose column is outside the matrix;
+    #: ``descents``: the number of columns that are not greater than the column before; ``starts``: the number of these
+    #: that begin a row; ``row_gap_bits``: the part of ``gap_bits`` between rows
     RECORD: ClassVar[dict[str, int]] = {
         **dict.fromkeys(("first", "last", "falls", "outside", "longest", "longest_window", "squares"), 1),
         **dict.fromkeys(("descents", "starts", *SAMPLE_SUMS), 1),
@@ -56,7 +58,7 @@ class CsrStatistics(Preparation):
         "nonzeros": BINS,
     }
 
-    #: of a matrix of (M, K, nonzeros)
+    #: parameters of the kernels, from (M, K, nonzeros)
     parameters: ClassVar[ParameterList] = ParameterList(
         (
             given("u64", "indptr", "indices", "record"),
@@ -71,42 +73,42 @@ class CsrStatistics(Preparation):
 
     @property
     def size(self) -> int:
-        """Bytes of an index."""
+        """The number of bytes of an index."""
         return 8 if self.index == "i64" else 4
 
     @property
     def load(self) -> str:
-        """The type of loads of an index."""
+        """The PTX type of loads of an index."""
         return f"s{8 * self.size}"
 
     @property
     def row_counters(self) -> int:
-        """The words of a block that counts rows."""
+        """The number of words of the counters of a block that counts rows."""
         return 3 * BINS + sum(self.ROW_COUNTERS.values())
 
     @property
     def sample_counters(self) -> int:
-        """The words of a block that reads a sample."""
+        """The number of words of the sums of a block that reads a sample."""
         return 2 * len(self.SAMPLE_SUMS)
 
     def counter(self, name: str) -> int:
-        """The byte at which a counter of ``ROW_COUNTERS`` begins."""
+        """The offset in bytes of a counter of ``ROW_COUNTERS``."""
         names = list(self.ROW_COUNTERS)
         return 4 * (3 * BINS + sum(self.ROW_COUNTERS[n] for n in names[: names.index(name)]))
 
     @property
     def offsets(self) -> dict[str, int]:
-        """Name -> the byte at which it begins in the record."""
+        """Name of a field -> its offset in the record in bytes."""
         ends = np.cumsum([0, *self.RECORD.values()])
         return {name: 8 * int(n) for name, n in zip(self.RECORD, ends, strict=False)}
 
     @property
     def bytes(self) -> int:
-        """Bytes of the record."""
+        """The number of bytes of the record."""
         return 8 * sum(self.RECORD.values())
 
     def steps(self, m: int, k: int, nnz: int) -> tuple[Step, ...]:
-        """The launches for a matrix of this size. The record becomes zero first."""
+        """The launches for a matrix of this size, after a step that clears the record."""
         each = self.threads * self.columns_per_thread
         blocks = {
             "csr_rows": -(-m // (VECTOR * self.threads)),
@@ -133,7 +135,7 @@ class CsrStatistics(Preparation):
 
     @property
     def bitmaps(self) -> int:
-        """Bytes of the bitmaps of a sample."""
+        """The number of bytes of the bitmaps of a sample."""
         return self.windows * self.bitmap
 
     @property
@@ -155,30 +157,30 @@ class CsrStatistics(Preparation):
 
     @property
     def window_rows(self) -> range:
-        """The first row of each window of a sample, and the row after the last."""
+        """The first row of each row window of a sample, and the row after the last window."""
         return range(0, self.rows + VECTOR, VECTOR)
 
     @property
     def counters(self) -> dict[str, int]:
-        """Name -> the byte at which a counter of ``ROW_COUNTERS`` begins."""
+        """Name of a counter of ``ROW_COUNTERS`` -> its offset in bytes."""
         return {name: self.counter(name) for name in self.ROW_COUNTERS}
 
     @property
     def square_counters(self) -> range:
-        """The bytes at which the words of 22 bits of the squares begin."""
+        """The offsets in bytes of the three words, of 22 bits each, of the sum of squares."""
         return range(self.counter("squares"), self.counter("squares") + 12, 4)
 
     @property
     def sample_sums(self) -> list[tuple[str, int, int]]:
-        """Triples (name, offset of the low word, offset of the high word) of a block's sums."""
+        """For each sum of a block, its name and the offsets in bytes of its low and high word."""
         return [(name, 8 * i, 8 * i + 4) for i, name in enumerate(self.SAMPLE_SUMS)]
 
 
 @dataclass(frozen=True)
 class PatternRecord:
-    """What the kernels found. ``first``, ``last``: the first and the last row pointer; ``fall``: the first row that
-    ends before it begins; ``outside``: the first nonzero whose column is outside the matrix; None: there is none.
-    ``statistics`` are right if none of these is a fault. ``us``: microseconds that it took."""
+    """The result of the kernels for a pattern. ``first``, ``last``: the first and the last row pointer; ``fall``: the
+    first row that ends before it begins; ``outside``: the first nonzero whose column is outside the matrix; both are
+    None if there is none. ``statistics`` is correct if the pattern has no fault. ``us``: the time in microseconds."""
 
     first: int
     last: int

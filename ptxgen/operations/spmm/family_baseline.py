@@ -21,11 +21,11 @@ from ptxgen.problem.operation import VendorTimes
 from ptxgen.runtime.driver import Driver, Timing
 from ptxgen.runtime.runner import Runner
 
-TIMED = 8  #: configurations, those that the performance model ranks first
+TIMED = 8  #: the number of configurations that are timed, those that the performance model ranks first
 
 
 class FamilyProduct:
-    """A problem computed by the kernels of ``family`` on a matrix that is prepared before the time.
+    """A problem computed by kernels of ``family`` on a matrix that is prepared before the timing.
 
     ShapeError: there is nothing to multiply. LaunchError: the family does not compute the problem.
     """
@@ -40,7 +40,7 @@ class FamilyProduct:
             raise LaunchError(f"{FAMILIES[family].published} does not compute {problem.key()}")
 
     def _ranked(self, family: str) -> list[Config]:
-        """The configurations to time."""
+        """The configurations of the family to time, the best first."""
         p, d = lower(self.problem), self._driver.device
         space = candidates(p, d)
         every = space.take(np.arange(len(space)))
@@ -49,8 +49,8 @@ class FamilyProduct:
         return [own.row(int(i)) for i in order[:TIMED]]
 
     def best(self, sets: Sequence[Mapping[str, int]], timing: Timing) -> VendorTimes:
-        """The time of the fastest configuration, and of the one that is ranked first (medians of the samples), after
-        each result was compared with the reference.
+        """The time of the fastest configuration, and the time of the one that is ranked first: medians of the samples
+        in microseconds. Each result is compared with the reference before.
 
         ``sets``: addresses by name of the array, used in rotation. LaunchError: a result is wrong.
         """
@@ -65,5 +65,5 @@ class FamilyProduct:
 
 
 def product_of(family: str) -> partial[FamilyProduct]:
-    """What makes the baseline of a family from a driver, a problem and addresses."""
+    """The function that makes the baseline of a family from a driver, a problem and addresses."""
     return partial(FamilyProduct, family)

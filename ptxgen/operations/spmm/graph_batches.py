@@ -1,4 +1,5 @@
-"""Batches of graphs: matrices whose rows follow each other, and whose columns count from the first row of each."""
+"""Batches of graphs: the rows of all graphs follow each other in one matrix, and columns count from the first row of
+their graph."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ SPREAD = 3.0  #: the largest graph has about 1 + SPREAD times the rows of the sm
 
 
 def graph_ends(m: int, groups: int) -> Ints:
-    """The row after the last one of each graph: all rows in graphs of random sizes, the same in every process."""
+    """The end of the rows of each graph. The graphs have random sizes, which are the same in every process, and
+    together all rows."""
     shares = np.cumsum(1 + SPREAD * uniform(0, 0, np.arange(groups)))
     ends: Ints = np.floor(shares / shares[-1] * m + 0.5).astype(np.int64)
     ends[-1] = m
@@ -22,7 +24,7 @@ def graph_ends(m: int, groups: int) -> Ints:
 
 
 def first_rows(indptr: Array, ends: Array) -> tuple[Ints, Ints]:
-    """For each nonzero: the first row of its graph, and the rows of the graph."""
+    """For each nonzero, the first row of its graph, and the number of rows of the graph."""
     rows = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
     wide = np.concatenate([[0], ends]).astype(np.int64)
     graph = np.searchsorted(wide[1:], rows, "right")
@@ -30,7 +32,7 @@ def first_rows(indptr: Array, ends: Array) -> tuple[Ints, Ints]:
 
 
 def grouped_arrays(p: Spmm, arrays: Mapping[str, Array]) -> dict[str, Array]:
-    """The arrays with graphs: columns are those of the pattern modulo the rows of the graph."""
+    """The arrays of a batch of graphs: the columns of the pattern are taken modulo the number of rows of the graph."""
     ends = graph_ends(p.m, p.groups)
     rows = first_rows(arrays["indptr"], ends)[1]
     indices = (arrays["indices"] % np.maximum(rows, 1)).astype(arrays["indices"].dtype)
@@ -38,7 +40,7 @@ def grouped_arrays(p: Spmm, arrays: Mapping[str, Array]) -> dict[str, Array]:
 
 
 def global_columns(p: Spmm, arrays: Mapping[str, Array]) -> Array:
-    """The rows of B that the nonzeros select."""
+    """The row of B of each nonzero."""
     if not p.groups:
         return arrays["indices"]
     columns: Array = arrays["indices"] + first_rows(arrays["indptr"], arrays["offsets"])[0].astype(np.int32)

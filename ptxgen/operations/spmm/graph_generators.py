@@ -1,4 +1,4 @@
-"""Generators of the patterns of graphs. Edges that repeat are dropped.
+"""Generators of patterns that are graphs. Repeated edges are dropped.
 
 Each function takes the extents, a seed and the parameters of its name in ``patterns.GENERATORS``.
 """
@@ -15,8 +15,9 @@ DRAW = 16  #: random bits that choose the quadrants of two levels
 
 
 def rmat(m: int, k: int, seed: int, degree: int, a: float, b: float, c: float, permute: int) -> Pattern:
-    """R-MAT: each edge descends to one of the quadrants with the probabilities a, b, c and 1 - a - b - c, until a
-    place is left. ``permute``: 1: rows and columns are in random order, the same if A is square."""
+    """An R-MAT graph: to place an edge, one of the four quadrants of the matrix is chosen with the probabilities a, b,
+    c and 1 - a - b - c, and so on within the quadrant until one place is left. ``permute``: 1: rows and columns are in
+    random order, which is the same for both if A is square."""
     levels = max(m - 1, k - 1, 1).bit_length()
     quadrants = _two_levels(np.array([a, b, c, 1 - a - b - c]))
     rows_order = permutation(seed, 0, m) if permute else np.arange(m)
@@ -41,7 +42,7 @@ def rmat(m: int, k: int, seed: int, degree: int, a: float, b: float, c: float, p
 
 
 def _two_levels(probabilities: NDArray[np.float64]) -> NDArray[np.uint8]:
-    """The quadrants of two levels for each value of 16 random bits: two bits of the row, two bits of the column."""
+    """A table from 16 random bits to the quadrants of two levels: two bits of the row, then two bits of the column."""
     first, second = np.divmod(np.arange(16), 4)
     row, column = first & 2 | second >> 1, (first & 1) << 1 | second & 1
     ends = np.cumsum(np.outer(probabilities, probabilities))
@@ -50,8 +51,8 @@ def _two_levels(probabilities: NDArray[np.float64]) -> NDArray[np.uint8]:
 
 
 def attachment(m: int, k: int, seed: int, links: int) -> Pattern:
-    """Preferential attachment: node i links to ``links`` earlier nodes, of which those with a low number are likelier:
-    i·u² of a random u. The matrix is symmetric."""
+    """A graph by preferential attachment: node i links to ``links`` earlier nodes, each the node i·u² for a random u,
+    so that low numbers are more likely. The matrix is symmetric."""
 
     def edges(places: Ints) -> tuple[Ints, Ints]:
         node = 1 + places // links
@@ -70,7 +71,7 @@ def attachment(m: int, k: int, seed: int, links: int) -> Pattern:
 
 
 def random_edges(m: int, k: int, seed: int, degree: int) -> Pattern:
-    """m · degree edges between random nodes."""
+    """A graph with m · degree edges between random nodes."""
 
     def edges(places: Ints) -> Ints:
         return integers(seed, 0, places, m) * k + integers(seed, 1, places, k)
@@ -79,8 +80,8 @@ def random_edges(m: int, k: int, seed: int, degree: int) -> Pattern:
 
 
 def communities(m: int, k: int, seed: int, degree: int, size: int, inside: float) -> Pattern:
-    """m · degree edges of random nodes. Nodes of a community are adjacent; a share ``inside`` of the edges stays within
-    the community, the others are random."""
+    """A graph with m · degree edges, in which ``size`` adjacent nodes form a community. A fraction ``inside`` of the
+    edges stays within a community, the others are random."""
 
     def edges(places: Ints) -> Ints:
         row = integers(seed, 0, places, m)

@@ -1,4 +1,4 @@
-"""Lowers products of a sparse matrix and a matrix."""
+"""Lowers sparse products."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ptxgen.operations.spmm.problem import Spmm
 
 
 def lower_spmm(p: Spmm) -> KernelProblem:
-    """What kernels compute: they serve all patterns."""
+    """A sparse product as a kernel problem, whose kernels serve all patterns."""
     size = p.element.bytes
     a = Csr(p.calls > 0, p.statistics.distinct, p.exact_nonfinite, p.index, p.groups > 0)
     if p.column_major_b:
@@ -42,5 +42,5 @@ def lower_spmm(p: Spmm) -> KernelProblem:
 
 
 def _vectors(p: Spmm) -> int:
-    """The 8×1 vectors of A that have a nonzero, estimated from samples."""
+    """The number of 8×1 vectors of A with a nonzero, estimated from samples."""
     return round(p.nnz / max(p.statistics.vector_nonzeros, 1.0))

@@ -20,14 +20,14 @@ def bernoulli(m: int, k: int, seed: int, density: float) -> Pattern:
 
 
 def lognormal(m: int, k: int, seed: int, density: float, sigma: float) -> Pattern:
-    """The densities of rows are lognormal, their mean is ``density``; columns are uniform."""
+    """A pattern whose rows have lognormal densities with the mean ``density``; columns are uniform."""
     angle, radius = (uniform(seed, stream, np.arange(m)) for stream in (1, 2))
     normal = np.cos(2 * np.pi * angle) * np.sqrt(-2 * np.log1p(-radius))
     return _chosen(k, seed, np.minimum(np.exp(sigma * normal - sigma * sigma / 2) * density, 0.95))
 
 
 def _chosen(k: int, seed: int, densities: NDArray[np.float64]) -> Pattern:
-    """The pattern that has each place of row i with the probability ``densities[i]``."""
+    """A pattern with a nonzero at each place of row i with the probability ``densities[i]``."""
     m = len(densities)
     lengths, indices = np.zeros(m, np.int64), [np.zeros(0, np.int32)]
     draws = _draws(k, densities)
@@ -44,7 +44,8 @@ def _chosen(k: int, seed: int, densities: NDArray[np.float64]) -> Pattern:
 
 
 def _draws(k: int, densities: NDArray[np.float64]) -> Ints:
-    """Numbers that most rows need: few rows have more nonzeros than three standard deviations over the mean."""
+    """For each row, the count of random numbers that suffices in most cases: few rows have more nonzeros than three
+    standard deviations above the mean."""
     mean = k * densities
     return np.where(densities > 0, mean + 3 * np.sqrt(mean) + 2, 0).astype(np.int64)
 
@@ -52,7 +53,8 @@ def _draws(k: int, densities: NDArray[np.float64]) -> Ints:
 def _chosen_columns(
     k: int, seed: int, rows: Ints, densities: NDArray[np.float64], draws: Ints
 ) -> tuple[Ints, NDArray[np.int32]]:
-    """The lengths and the columns of some rows. Distances between the columns of a row are geometric."""
+    """The lengths and the columns of some rows. Distances between the columns of a row have a geometric
+    distribution."""
     starts = np.cumsum(draws) - draws
     number = np.repeat(np.arange(len(rows)), draws)
     places = (rows[number] << ROW_SHIFT) + np.arange(len(number)) - starts[number]
@@ -77,17 +79,17 @@ def _chosen_columns(
 
 
 def even(m: int, k: int, seed: int, nnz: int) -> Pattern:
-    """Rows of about equal length, whose columns are random and may repeat."""
+    """A pattern with rows of about equal length, whose columns are random and may repeat."""
     return from_lengths(k, even_lengths(m, nnz), even_columns(m, k, seed, nnz, 0, m))
 
 
 def even_lengths(m: int, nnz: int) -> Ints:
-    """Rows of about equal length, the longer ones first."""
+    """The lengths of rows of about equal length, the longer ones first."""
     return nnz // max(m, 1) + (np.arange(m) < nnz % max(m, 1)).astype(np.int64)
 
 
 def even_columns(m: int, k: int, seed: int, nnz: int, first: int, last: int) -> Ints:
-    """The columns of the rows from ``first`` to ``last``, without ``last``."""
+    """The columns of the rows ``first`` to ``last`` - 1."""
     lengths = even_lengths(m, nnz)
     begin = int(lengths[:first].sum())
     bases = np.repeat(np.arange(last - first) * k, lengths[first:last])
@@ -97,7 +99,7 @@ def even_columns(m: int, k: int, seed: int, nnz: int, first: int, last: int) -> 
 
 
 def banded(m: int, k: int, seed: int, width: int) -> Pattern:
-    """``width`` adjacent columns along the diagonal."""
+    """A pattern with ``width`` adjacent columns along the diagonal."""
     first = np.arange(m) * k // max(m, 1) - width // 2
     low, high = np.clip(first, 0, k), np.clip(first + width, 0, k)
     lengths = high - low
@@ -106,7 +108,7 @@ def banded(m: int, k: int, seed: int, width: int) -> Pattern:
 
 
 def poisson3d(m: int, k: int, seed: int, points: int) -> Pattern:
-    """The stencil of 7 or 27 points on a cube of m points."""
+    """The pattern of a stencil of 7 or 27 points on a cube of m points."""
     side = cube_side(m)
     i = np.arange(m)
     x = np.stack([i // (side * side), i // side % side, i % side], 1)
@@ -126,8 +128,8 @@ def cube_side(m: int) -> int:
 
 
 def zipf(m: int, k: int, seed: int, mean: float, exponent: float, empty: float) -> Pattern:
-    """Row lengths are proportional to rank^-exponent, in random order; a share ``empty`` of the rows is empty. Columns
-    are uniform; those that repeat are dropped."""
+    """A pattern whose row lengths are proportional to rank^-exponent, in random order; a fraction ``empty`` of the rows
+    is empty. Columns are uniform; repeated ones are dropped."""
     weights = np.arange(1, m + 1, dtype=np.float64) ** -exponent
     lengths = np.clip(np.round(weights * (mean * m / weights.sum())), 1, k // 2).astype(np.int64)
     lengths[uniform(seed, 0, np.arange(m)) < empty] = 0
@@ -137,7 +139,8 @@ def zipf(m: int, k: int, seed: int, mean: float, exponent: float, empty: float) 
 
 
 def blocky(m: int, k: int, seed: int, density: float, rows: int, columns: int, fill: float) -> Pattern:
-    """Random blocks of ``rows`` × ``columns``, each place of which is filled with the probability ``fill``."""
+    """A pattern of random blocks of ``rows`` × ``columns`` places, each of which has a nonzero with the probability
+    ``fill``."""
     blocks = _chosen(-(-k // columns), seed, np.full(-(-m // rows), density / fill))
     row = (np.repeat(np.arange(blocks.m), blocks.lengths) * rows)[:, None] + np.arange(rows)
     column = (blocks.indices.astype(np.int64) * columns)[:, None] + np.arange(columns)

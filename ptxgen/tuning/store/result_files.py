@@ -1,7 +1,7 @@
-"""The whole database as one table of results for other programs: JSON lines, or Parquet.
+"""Exports and imports the whole database as one table of results for other programs, as JSON lines or Parquet.
 
-A row is a measurement; ``winner`` marks those that are the winners of their problems, stale ones too. Both forms hold
-the same columns, and reading gives the measurements that were written.
+Each row is a measurement; ``winner`` is true for the winners of problems, stale ones included. Both forms have the same
+columns, and reading returns the measurements that were written.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ COLUMNS = {
     "winner": "flag",
 }
 FORMS = ("jsonl", "parquet")
-NAME = "results"  #: of the file, without suffix
+NAME = "results"  #: the name of the file, without suffix
 
 
 class Store(Protocol):
-    """What an export reads of a database."""
+    """The methods of a database that an export uses."""
 
     def devices(self) -> list[tuple[str, str]]: ...
 
@@ -60,7 +60,7 @@ class Store(Protocol):
 
 
 def require_form(form: str) -> None:
-    """InputError: the form is unknown. UnavailableError: Parquet without pyarrow."""
+    """Raises InputError if the form is unknown, UnavailableError if it is Parquet and pyarrow is not installed."""
     if form not in FORMS:
         raise InputError(f"format is {form!r}; it must be text, {' or '.join(FORMS)}")
     if form == "parquet":
@@ -68,11 +68,11 @@ def require_form(form: str) -> None:
 
 
 def write_results(database: Store, folder: Path, form: str, device: str | None = None, raw: bool = True) -> Path:
-    """Writes the measurements of a database, or without ``raw`` its winners, as ``results.<form>``, and returns the
-    file. ``device``: only those of this device.
+    """Writes the measurements of a database as ``results.<form>`` into ``folder``, and returns the path. ``device``:
+    only the measurements of this device; ``raw``: False: only the winners.
 
-    InputError: the form is unknown, or the database has nothing of the device. UnavailableError: Parquet without
-    pyarrow."""
+    InputError: the form is unknown, or the database has no measurements of the device. UnavailableError: the form is
+    Parquet, and pyarrow is not installed."""
     require_form(form)
     pairs = [pair for pair in database.devices() if device in (None, pair[0])]
     if device is not None and not pairs:
@@ -106,9 +106,10 @@ def _row(m: Measurement, winner: bool) -> dict[str, Any]:
 
 
 def read_results(path: Path) -> Iterator[tuple[Measurement, bool]]:
-    """The measurements of a file, each with whether it is a winner. Every row is checked.
+    """The measurements of a file; each has True beside it if it is a winner. Every row is checked.
 
-    InputError: there is no such file. SchemaError: another format. CorruptError: names the row and the rule."""
+    InputError: there is no such file. SchemaError: it has another format. CorruptError: a row breaks a rule; the
+    message names both."""
     rows = _parquet_rows(path) if path.suffix == ".parquet" else _json_rows(path)
     for number, values in rows:
         with errors_with_line(path, number):
@@ -161,8 +162,8 @@ def _json_rows(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def import_files(database: tuning_files.Store, path: Path, current: CurrentOn | None = None) -> dict[str, int]:
-    """Imports exported files of every form: all of them, or nothing if any row breaks a rule. ``path``: a folder of
-    ``write_results`` or ``tuning_files.export_text``, or one file. Errors and result: as ``import_text``."""
+    """Imports exported files of every form: all of them, or nothing if any row breaks a rule. ``path``: a folder that
+    ``write_results`` or ``tuning_files.export_text`` wrote, or one file. Errors and result: as for ``import_text``."""
     files = [path] if path.is_file() else [f for form in FORMS if (f := path / f"{NAME}.{form}").is_file()]
     files = [f for f in files if f.suffix.removeprefix(".") in FORMS]
     if not files:

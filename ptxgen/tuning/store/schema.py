@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-#: SQLite's application_id of ptxgen files ("PTXG")
+#: SQLite's application_id in files of ptxgen ("PTXG")
 APPLICATION = 0x50545847
 
 SCHEMA_VERSION = 7  #: PRAGMA user_version

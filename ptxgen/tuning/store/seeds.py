@@ -1,8 +1,8 @@
-"""Known-good configurations: ``tuning_db/<device>/seeds.txt``, one per line, ``problem | configuration``,
-the problem as its ``key()`` writes it.
+"""Reads seeds, known-good configurations, from ``tuning_db/<device>/seeds.txt``. Each line is ``problem |
+configuration``, with the text form ``key()`` of the problem.
 
-They were fast when they were timed, but no measurement is stored. A tuning run measures them first; until then,
-selection prefers them to the model's choice.
+Seeds were fast when they were timed, but their measurements are not stored. A tuning run measures seeds first; until
+then, selection prefers them to the model's choice.
 """
 
 from __future__ import annotations
@@ -19,14 +19,16 @@ SEEDS = "seeds.txt"
 
 
 def seeds(problem: Problem, device: str) -> list[Config]:
-    """The shipped seeds of ``problem`` on ``device``. Later rules may reject them. CorruptError: a line is damaged."""
+    """The shipped seeds of ``problem`` on ``device``. The caller must check that they are legal. CorruptError: a line
+    is damaged."""
     path, key = shipped_dir() / device / SEEDS, problem.key()
     return [_config(path, number, text) for number, text in _lines(path).get(key, ())] if path.exists() else []
 
 
 @lru_cache(maxsize=4)
 def _lines(path: Path) -> dict[str, list[tuple[int, str]]]:
-    """The pair (number of the line, text of the configuration) of each line, by problem: parsing all takes 0.1 s."""
+    """By problem key, the number and the configuration's text of each line. Configurations are not parsed here, because
+    that takes 0.1 s."""
     lines: dict[str, list[tuple[int, str]]] = {}
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         if line.strip() and not line.startswith("#"):

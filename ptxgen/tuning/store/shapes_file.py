@@ -1,4 +1,4 @@
-"""Adds counts of problems to a shapes file, which several processes may share and people may write."""
+"""Adds counts of problems to a shapes file, which several processes may share and people may edit."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _NAMES = {stat.S_IFDIR: "folder", stat.S_IFLNK: "symbolic link", stat.S_IFIFO: "
 
 
 def add(path: Path, counts: Counter[Problem]) -> None:
-    """Adds ``counts`` to the file, which is created if it is missing, and replaced atomically.
+    """Adds ``counts`` to the file at ``path``, which is created if it is missing, and replaced atomically.
 
-    The first line of a problem gets its count; its other fields, and the other lines, stay as they are. Problems
-    without a line get one at the end, the most frequent first. InputError, OSError: it is not a regular file, or no
+    The count of a problem is added to its first line; the other fields and lines do not change. Problems without a line
+    get new lines at the end, the most frequent first. InputError, OSError: the file is not a regular file or not a
     shapes file, or cannot be read or written; it is not changed.
     """
     with _locked(path) as old:
@@ -47,7 +47,8 @@ def _line(values: dict[str, Any]) -> bytes:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[IO[bytes]]:
-    """The file at ``path``, with the lock of all processes that add counts. It is a regular file, not a link to one."""
+    """The file at ``path``, opened and locked against other processes that add counts. InputError: it is not a regular
+    file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
     while True:

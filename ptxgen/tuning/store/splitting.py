@@ -1,4 +1,5 @@
-"""The value of splits of the reduction: the fastest measured configuration of a problem by the splits that it has."""
+"""Shows the value of splitting the reduction: the fastest measured configuration of a problem with certain splits
+alone."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ from ptxgen.problem.registry import Problem
 from ptxgen.tuning.store import tuning_files
 from ptxgen.tuning.store.measurement import Measurement
 
-#: splits -> True if a configuration has no other; each contains the one before
+#: name of a set of splits (K_S, K_L, K_G) -> True if a configuration has no other splits; each set includes the one
+#: before
 SPLITS: dict[str, Callable[[Config], bool]] = {
     "none": lambda c: c.ks == c.kl == c.kg == 1,
     "kg": lambda c: c.ks == c.kl == 1,
@@ -20,8 +22,8 @@ SPLITS: dict[str, Callable[[Config], bool]] = {
 
 @dataclass(frozen=True)
 class SplitTime:
-    """The fastest of the ``measured`` configurations of a problem whose splits are allowed. ``us``: median of its
-    samples in microseconds."""
+    """The fastest configuration of a problem among those with allowed splits. ``us``: the median of its samples in
+    microseconds; ``measured``: the number of measured configurations with allowed splits."""
 
     us: float
     config: Config
@@ -29,9 +31,8 @@ class SplitTime:
 
 
 def by_splits(measurements: Iterable[Measurement]) -> dict[Problem, dict[str, SplitTime]]:
-    """The fastest configuration of each problem by the splits that are allowed, the names in ``SPLITS``. A name is
-    absent if no configuration without other splits was measured. Of a configuration that was measured several times,
-    the last measurement counts."""
+    """For each problem and each name in ``SPLITS``, the fastest configuration with no other splits. A name is absent if
+    no such configuration was measured. The last measurement of a configuration counts."""
     times: dict[Problem, dict[Config, Measurement]] = {}
     for m in measurements:
         if m.outcome == "ok" and m.samples:

@@ -18,7 +18,7 @@ from ptxgen.errors import CorruptError, DatabaseError, SchemaError
 from ptxgen.tuning.store.schema import APPLICATION, SCHEMA, SCHEMA_VERSION
 
 Row = tuple[Any, ...]
-#: primary result codes caused by the machine or another process; every other one means that the file is damaged
+#: primary result codes that the machine or another process causes; all others mean that the file is damaged
 _OUTSIDE = {
     sqlite3.SQLITE_PERM,
     sqlite3.SQLITE_BUSY,
@@ -34,11 +34,12 @@ _OUTSIDE = {
     sqlite3.SQLITE_NOLFS,
     sqlite3.SQLITE_AUTH,
 }
-#: schema objects of a file, except the tables of ANALYZE
+#: the query for the schema objects of a file, except the tables of ANALYZE
 _OBJECTS = "SELECT type, name, tbl_name, sql FROM sqlite_master WHERE name NOT IN ('sqlite_stat1', 'sqlite_stat4')"
 _TYPES = {"INTEGER": "integer", "REAL": "real", "TEXT": "text"}
-#: file systems whose files other machines may have open, where WAL cannot be used: its index is memory of one machine.
-#: They include FUSE file systems (sshfs, ...) and folders shared between a host and virtual machines.
+#: file systems whose files other machines may have open. WAL cannot be used there, because the index of its log is in
+#: the memory of one machine. They include FUSE file systems (sshfs, ...) and folders shared between a host and virtual
+#: machines.
 _NETWORK = re.compile(
     r"nfs\d?|cifs|smb\w*|ncpfs|afs|ceph|lustre|gpfs|beegfs\w*|glusterfs|ocfs2|gfs2|pvfs2|orangefs|panfs|wekafs|davfs|coda"
     r"|fuse(\..*)?|9p|virtiofs|vboxsf|vmhgfs|prl_fs|drvfs"
@@ -83,7 +84,7 @@ def _schema() -> tuple[frozenset[Row], tuple[str, ...]]:
 
 
 class SqliteFile:
-    """An open file. Subclasses have the queries. Errors: as for ``Database``."""
+    """An open SQLite file; subclasses add the queries. Errors: as for ``Database``."""
 
     def __init__(self, path: str | Path, readonly: bool = False, timeout: float = 30.0) -> None:
         self.path = Path(path)
@@ -122,7 +123,7 @@ class SqliteFile:
             _verified.add(self._state())
 
     def _inspect(self) -> None:
-        """Rejects files of other programs by the first bytes, before SQLite writes anything next to them."""
+        """Rejects files of other programs by their first bytes, before SQLite writes anything next to them."""
         for path in (self.path, *(Path(f"{self.path}{end}") for end in ("-journal", "-wal", "-shm"))):
             if path.exists() and not (path.is_file() or path.is_dir()):  # opening a FIFO would block
                 raise CorruptError(f"{path} is not a regular file; it was left as it is")
@@ -189,8 +190,8 @@ class SqliteFile:
             self._log_ahead(timeout)
 
     def _verify(self) -> None:
-        """Rejects unknown schema objects; when a process first opens a file, also damaged pages and values of wrong
-        types."""
+        """Rejects files with unknown schema objects. When a process opens a file for the first time, files with damaged
+        pages or values of wrong types are rejected, too."""
         expected, queries = _schema()
         present = set(self._db.execute(_OBJECTS).fetchall())
         for object_type, name, *_ in sorted(present ^ expected, key=repr):
@@ -222,8 +223,9 @@ class SqliteFile:
         return not any(marks) and not self._one("SELECT count(*) FROM sqlite_master")
 
     def _create_file(self) -> None:
-        """Creates a missing file with its tables, first under another name: a process that is killed leaves no part of
-        a database. A log without a file is left to SQLite, which would apply it to the new file."""
+        """Creates a missing file with its tables. The file first has another name, so that a killed process leaves no
+        incomplete database. Nothing is created beside a log without a file: SQLite would apply the log to the new
+        file."""
         path = self.path.resolve()
         if any(Path(f"{path}{end}").exists() for end in ("", "-journal", "-wal")):
             return
@@ -248,7 +250,8 @@ class SqliteFile:
     def _log_ahead(self, timeout: float) -> None:
         """Sets journal mode WAL: readers and a writer do not block each other. The file keeps the mode.
 
-        If SQLite cannot create the shared-memory index of the log, the mode stays DELETE, and they block each other.
+        If SQLite cannot create the shared-memory index of the log, the mode stays DELETE, and readers and writers block
+        each other.
         """
         self._switch("wal", timeout)
         try:
@@ -262,8 +265,8 @@ class SqliteFile:
                 self._db.execute("PRAGMA synchronous = FULL")
 
     def _end_log(self, timeout: float) -> None:
-        """Sets journal mode DELETE. With exclusive access SQLite reads a log without its shared-memory index, unless
-        the connection has read the file before."""
+        """Sets journal mode DELETE. With exclusive access, SQLite can read a log without its shared-memory index, if
+        the connection has not read the file before."""
         self._db.execute("PRAGMA locking_mode = EXCLUSIVE")
         self._switch("delete", timeout)
         self._db.execute("PRAGMA locking_mode = NORMAL")
@@ -318,8 +321,8 @@ class SqliteFile:
         return self._one(f"PRAGMA {name}")
 
     def _rows(self, sql: str, after: int = 0, **equal: Any) -> Iterator[Row]:
-        """Rows of ``sql`` with an id above ``after`` where each named column of ``result`` equals the value; None:
-        any value."""
+        """The rows of ``sql`` with an id above ``after`` in which each column of ``result`` named in ``equal`` has the
+        given value; None stands for any value."""
         given = {name: value for name, value in equal.items() if value is not None}
         where = " AND ".join(["result.id > ?", *(f"result.{name} = ?" for name in given)])
         with self._guard():

@@ -14,7 +14,7 @@ from ptxgen.tuning.roofline import roofline_us
 from ptxgen.tuning.store.measurement import Measurement
 
 MIN_LAUNCH_US = 0.1  #: the least time of a launch on any GPU
-MIN_MODEL_US = 1e-3  #: a cycle of the emulated device
+MIN_MODEL_US = 1e-3  #: the least time on the emulated device: one cycle
 
 
 @lru_cache(maxsize=4096)
@@ -22,8 +22,8 @@ def time_floor(problem: Problem, device: str, clock: str) -> float:
     """The lower bound, in microseconds, for ``problem``: a quarter of the roofline time, at least ``MIN_LAUNCH_US``.
 
     For a convolution only the stores of results count, because a kernel may skip padding and pixels that no window
-    covers. The extents do not count for devices without built-in data, nor on the emulated device, whose times are
-    modelled.
+    covers. For devices without built-in data the bound is ``MIN_LAUNCH_US``, for the clock ``model`` it is
+    ``MIN_MODEL_US``.
     """
     row = DEVICES.get(device)
     if clock != "hardware":
@@ -36,7 +36,8 @@ def time_floor(problem: Problem, device: str, clock: str) -> float:
 
 
 def require_possible(path: Path, measurements: Iterable[Measurement]) -> Iterator[Measurement]:
-    """``measurements`` of a file. CorruptError: one is below ``time_floor``, or its extents exceed int32."""
+    """The ``measurements`` of the file ``path``. CorruptError: a time is below ``time_floor``, or extents exceed
+    int32."""
     before: Measurement | None = None
     least = 0.0
     for m in measurements:

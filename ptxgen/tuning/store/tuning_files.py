@@ -82,23 +82,23 @@ def clock_of(device: str) -> str:
 
 
 def winners_path(device: str, folder: Path | None = None) -> Path:
-    """The path of a device's winners. ``folder``: replaces the shipped one."""
+    """The path of a device's winners. ``folder``: the folder to use in place of the shipped one."""
     return (folder or shipped_dir()) / device / WINNERS
 
 
 def measurements_path(device: str, folder: Path | None = None) -> Path:
-    """The path of the raw measurements that ``export_text`` writes. ``folder``: replaces the shipped one."""
+    """The path of the raw measurements that ``export_text`` writes. ``folder``: as for ``winners_path``."""
     return (folder or shipped_dir()) / device / MEASUREMENTS
 
 
 def measurement_files(device: str, folder: Path | None = None) -> list[Path]:
-    """The files with raw measurements of a device, sorted; empty if it has none. ``folder``: replaces the shipped
-    one."""
+    """The files with raw measurements of a device, sorted; empty if it has none. ``folder``: as for
+    ``winners_path``."""
     return sorted(measurements_path(device, folder).parent.glob(ALL_MEASUREMENTS))
 
 
 def existing_measurements(device: str, folder: Path | None = None) -> list[Path]:
-    """``measurement_files`` of a device. InputError: it has no measurements."""
+    """``measurement_files`` of a device that has some. InputError: the device has no measurements."""
     files = measurement_files(device, folder)
     if not files:
         path = measurements_path(device, folder)
@@ -113,8 +113,8 @@ def existing_measurements(device: str, folder: Path | None = None) -> list[Path]
 
 
 def read_all(files: Iterable[Path], problems: Collection[Problem] | None = None) -> Iterator[Measurement]:
-    """The measurements of ``files``, each one checked, without withdrawn ones. ``problems``: only theirs, in a tenth of
-    the time. SchemaError, CorruptError: as ``read_measurements``."""
+    """The measurements of ``files``, each one checked, without withdrawn ones. ``problems``: only the measurements of
+    these problems, which takes a tenth of the time. SchemaError, CorruptError: as for ``read_measurements``."""
     for path in files:
         absent = withdrawn(path.parent)
         for m in read_measurements(path, problems)[1]:
@@ -123,7 +123,8 @@ def read_all(files: Iterable[Path], problems: Collection[Problem] | None = None)
 
 
 def plain_all(files: Iterable[Path]) -> Iterator[dict[str, Any]]:
-    """The same as plain data, unchecked, in a tenth of the time. CorruptError: as ``plain_measurements``."""
+    """As ``read_all``, but the measurements are plain data and not checked, which takes a tenth of the time.
+    CorruptError: as for ``plain_measurements``."""
     for path in files:
         absent = withdrawn(path.parent)
         for values in plain_measurements(path):
@@ -138,8 +139,8 @@ def family_of(config: str) -> str:
 
 
 def withdrawn(folder: Path) -> frozenset[tuple[str, str]]:
-    """The pair (problem, family) of each line of ``withdrawn.txt`` in a device's folder. CorruptError: a line is not of
-    this form."""
+    """The withdrawn pairs (problem, family) of a device, read from ``withdrawn.txt`` in its folder. CorruptError: a
+    line has another form."""
     path = folder / WITHDRAWN
     lines = read_text(path).splitlines() if path.exists() else []
     rows = [tuple(line.split(" | ")) for line in lines if line and not line.startswith("#")]
@@ -149,12 +150,12 @@ def withdrawn(folder: Path) -> frozenset[tuple[str, str]]:
 
 
 def fastest_path(device: str, folder: Path | None = None) -> Path:
-    """The path of the fastest measurements of a device. ``folder``: replaces the shipped one."""
+    """The path of the fastest measurements of a device. ``folder``: as for ``winners_path``."""
     return (folder or shipped_dir()) / device / FASTEST
 
 
 def model_path(device: str, folder: Path | None = None) -> Path:
-    """The path of a device's model. ``folder``: replaces the shipped one."""
+    """The path of a device's model. ``folder``: as for ``winners_path``."""
     return (folder or shipped_dir()) / device / MODEL
 
 
@@ -200,7 +201,7 @@ def read_winners(path: Path) -> tuple[Header, list[Measurement]]:
 
 
 def _number(text: str) -> float:
-    """The time of a winner. InputError: it is no number."""
+    """The time of a winner. InputError: the text is not a number."""
     try:
         return float(text)
     except ValueError:
@@ -208,7 +209,7 @@ def _number(text: str) -> float:
 
 
 class _Winners(Mapping[str, Measurement]):
-    """The winners of a file by problem key. A line is parsed when it is looked up."""
+    """The winners of a file by problem key. A line is parsed when its problem is looked up."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -277,9 +278,9 @@ def _environment(device: str, clock: str, text: str) -> Environment:
 
 
 def write_measurements(path: Path, header: Header, measurements: Iterable[Measurement]) -> int:
-    """Writes ``measurements.jsonl.xz``, sorted; returns the number of rows. All lines are held in memory for sorting.
+    """Writes ``measurements.jsonl.xz`` with sorted lines; returns the number of rows. All lines are in memory at once.
 
-    InputError: a measurement breaks a rule, or is of another device or clock than the header.
+    InputError: a measurement breaks a rule, or its device or clock differs from that of the header.
     """
     lines = []
     for m in measurements:
@@ -297,8 +298,8 @@ def write_measurements(path: Path, header: Header, measurements: Iterable[Measur
 
 
 def read_measurements(path: Path, problems: Collection[Problem] | None = None) -> tuple[Header, Iterator[Measurement]]:
-    """Reads ``measurements.jsonl.xz``: the header at once, rows on demand, each one checked. ``problems``: only theirs;
-    lines of others are not checked.
+    """Reads ``measurements.jsonl.xz``: the header at once, rows on demand, each one checked. ``problems``: only the
+    measurements of these problems; other lines are not checked.
 
     SchemaError: another format. CorruptError: names the line and the rule.
     """
@@ -325,12 +326,13 @@ def measured_problems(files: Iterable[Path]) -> list[str]:
 
 
 def _start(line: bytes) -> bytes:
-    """The beginning of a line, up to the end of the key of its problem: no JSON text contains quote, comma, quote."""
+    """The beginning of a line, up to the end of its problem key, which the characters quote, comma, quote follow."""
     return line[: line.find(b'","')]
 
 
 def _measurements(path: Path, header: Header, count: object, starts: Collection[bytes] | None) -> Iterator[Measurement]:
-    """``starts``: the beginnings of the lines to read; None: all."""
+    """The measurements of a file. ``count``: the number of lines by the header; ``starts``: the beginnings of the lines
+    to read, None: all lines."""
     number = 1
     with closing(decompressed_lines(path)) as lines:
         next(lines)
@@ -375,13 +377,13 @@ _ENVIRONMENT = sorted(f.name for f in fields(Environment))
 
 @lru_cache(maxsize=16)
 def _are_fields(names: tuple[str, ...], types: tuple[type, ...]) -> bool:
-    """True if values of these names and types can be a measurement."""
+    """True if values with these names and types can form a measurement."""
     known = all(name in _TYPES and issubclass(of, _TYPES[name]) for name, of in zip(names, types, strict=True))
     return known and bool not in types and set(_REQUIRED).issubset(names)
 
 
 def _require_fields(values: dict[str, Any]) -> None:
-    """InputError: a value lacks, is unknown or is of a wrong type."""
+    """Raises InputError if a value is missing, unknown or of a wrong type."""
     if _are_fields(tuple(values), tuple(map(type, values.values()))):
         return
     for name in _REQUIRED:
@@ -395,7 +397,7 @@ def _require_fields(values: dict[str, Any]) -> None:
 
 
 def _environment_of(facts: dict[str, Any]) -> Environment:
-    """The environment of plain data. InputError: it breaks a rule."""
+    """The environment that plain data describe. InputError: a value breaks a rule."""
     if set(map(type, facts.values())) <= {str}:
         return _environment_of_texts(tuple(facts.items()))
     name, value = next((n, v) for n, v in facts.items() if not isinstance(v, str))
@@ -414,7 +416,7 @@ def _environment_of_texts(facts: tuple[tuple[str, str], ...]) -> Environment:
 
 
 def measurement_of(values: dict[str, Any]) -> Measurement:
-    """The measurement of plain data. InputError or another ValueError or TypeError: it breaks a rule."""
+    """The measurement that plain data describe. ValueError (InputError included), TypeError: a value breaks a rule."""
     _require_fields(values)
     environment = _environment_of(values["environment"])
     if values["outcome"] not in OUTCOMES:
@@ -442,14 +444,15 @@ def measurement_of(values: dict[str, Any]) -> Measurement:
 
 
 def devices(folder: Path | None = None) -> list[str]:
-    """The devices that have shipped winners, sorted. ``folder``: replaces the shipped one."""
+    """The devices that have shipped winners, sorted. ``folder``: as for ``winners_path``."""
     return sorted(path.parent.name for path in (folder or shipped_dir()).glob(f"*/{WINNERS}"))
 
 
 def shipped_winners(device: str, folder: Path | None = None) -> Mapping[str, Measurement]:
     """The shipped winners of a device by problem key; empty if it has none. Cached in the process.
 
-    The structure is checked at once, each line when it is looked up. SchemaError, CorruptError: as ``read_winners``.
+    The structure of the file is checked at once, a line when its problem is looked up. SchemaError, CorruptError: as
+    for ``read_winners``.
     """
     return _load(winners_path(device, folder), device)
 
@@ -473,7 +476,7 @@ def lookup(
     current: Current | None = None,
     folder: Path | None = None,
 ) -> Measurement | None:
-    """The winner of exactly this problem: from the database, else shipped, else None.
+    """The winner of exactly this problem: that of the database, else the shipped one; None if there is none.
 
     ``clock``: default ``clock_of(device)``. ``current``: returns the digest of the kernel that this version generates;
     winners with another digest are ignored.
@@ -507,11 +510,12 @@ def export_text(
     date: str = "",
     raw: bool = True,
 ) -> list[Path]:
-    """Writes the winners of a database that are not stale and, if ``raw``, its measurements, one folder per device;
-    returns the files.
+    """Writes the winners of a database that are not stale and, if ``raw``, its measurements into one folder per device;
+    returns the paths of the files.
 
-    ``device``: only this one. Only times of the device's own clock (``clock_of``) are exported. Existing files are
-    replaced; to merge with them, import them first. InputError: the database has nothing of ``device``.
+    ``device``: only the results of this device. Only times of the device's own clock (``clock_of``) are exported.
+    Existing files are replaced; to merge with them, import them first. InputError: the database has no measurements of
+    ``device``.
     """
     names = [name for name, clock in database.devices() if clock == clock_of(name) and device in (None, name)]
     if device is not None and not names:
@@ -535,7 +539,8 @@ def import_text(database: Store, path: Path, current: CurrentOn | None = None) -
     ``path``: an exported folder, the folder of one device, or one file. Of two winners the faster one stays. A time
     below ``time_floor`` is an error. ``current``: returns the digest of the kernel that this version generates for a
     device; winners with another digest are imported as stale. Returns the counts of ``Database.merge``. InputError:
-    there is nothing to import. SchemaError, CorruptError: name file, line and rule.
+    ``path`` has no files to import. SchemaError, CorruptError: a line breaks a rule; the message names file, line and
+    rule.
     """
     path = Path(path)
     files = [path] if path.is_file() else sorted(f for n in (WINNERS, ALL_MEASUREMENTS) for f in _files(path, n))
