@@ -5,8 +5,8 @@ from __future__ import annotations
 from ptxgen.codegen.config.axes import Axis
 
 LONGEST = 32  #: the largest K
-MOST_COLUMNS = 8  #: that a thread computes together
-LOAD_BYTES = 16  #: of an access to shared memory, at most
+MOST_COLUMNS = 8  #: most columns that a thread computes together
+LOAD_BYTES = 16  #: most bytes of an access to shared memory
 
 AXES = (
     Axis(

@@ -40,7 +40,7 @@ class ResidentRowsSpace(CandidateSpace):
     )
 
     def neutral(self, p: KernelProblem) -> KernelProblem:
-        """The problem with its K, which kernels unroll."""
+        """The representative of the problem's class, which keeps K, because kernels unroll it."""
         return super().neutral(p).with_extents(k=min(p.k, axes.LONGEST + 1))
 
     def tiles(self, p: KernelProblem) -> Columns:
@@ -54,7 +54,7 @@ class ResidentRowsSpace(CandidateSpace):
         return []
 
     def cells(self, p: KernelProblem, d: Device, tiles: Columns) -> tuple[Columns, Ints]:
-        """Each tile with every number of parts."""
+        """The cells: each tile with every number of parts."""
         parts = np.array(self.axes["column_parts"])
         c = Columns({n: np.repeat(v, len(parts)) for n, v in tiles.replace(family=self.code).columns.items()})
         c = c.replace(column_parts=np.tile(parts, len(tiles)))

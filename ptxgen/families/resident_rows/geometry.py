@@ -1,4 +1,4 @@
-"""The geometry of kernels with resident rows: a block has ``thread_rows`` rows for each thread, and a part of the
+"""The geometry of kernels with resident rows: a block has ``thread_rows`` rows per thread, and a part of the
 columns."""
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from ptxgen.lowering.row_reduce import RowReduce
 from ptxgen.lowering.sink import SelectValues
 
 FIXED_REGISTERS = 40  #: registers per thread besides rows, columns, sums and states
-FULL = 128  #: entries of a queue of selected pairs from which a warp appends them to the lists
-INDEX_BYTES = 4  #: of a row and of a column in a queue
-COPY_REGISTERS = 3  #: of an element of a tile of columns that a thread copies: its address, and the element
+FULL = 128  #: a warp appends its queue of selected pairs to the lists when the queue has this many entries
+INDEX_BYTES = 4  #: bytes of a row index, and of a column index, in a queue
+COPY_REGISTERS = 3  #: registers for each element of a tile that a thread copies: its address, and the element
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
 class ResidentRowsGeometry(Geometry):
     rows: IntOrColumn  #: rows of a block
-    row_blocks: IntOrColumn  #: blocks of a part of the columns
-    copies: IntOrColumn  #: elements of a tile of columns that a thread copies
-    part_columns: IntOrColumn  #: columns of a part, a multiple of the tile's
+    row_blocks: IntOrColumn  #: blocks for each part of the columns
+    copies: IntOrColumn  #: elements of a tile of columns that each thread copies
+    part_columns: IntOrColumn  #: columns of a part, a multiple of the columns of a tile
     state_bytes: int  #: bytes of a state of a row
 
 
 def state_bytes(p: KernelProblem) -> int:
-    """Bytes of a state of a row in the workspace; of a sink that has none: 0."""
+    """Bytes of a row's state in the workspace; 0 for a sink without states."""
     if not isinstance(p.sink, RowReduce):
         return 0
     size = sum(type_of(t).bits // 8 for t in p.sink.reduction.types)
@@ -37,18 +37,18 @@ def state_bytes(p: KernelProblem) -> int:
 
 
 def queue_entries(c: Any) -> Any:
-    """Entries of the queue of a warp: it has room for all pairs of the columns that are computed together."""
+    """Entries of a warp's queue. It has room for all pairs of the columns that are computed together."""
     return FULL + WARP * c.thread_rows * c.columns_at_once
 
 
 def queue_bytes(p: KernelProblem, c: Any) -> Any:
-    """Bytes of the queue of a warp; of a sink that has none: 0."""
+    """Bytes of a warp's queue; 0 for a sink without a queue."""
     selected = isinstance(p.sink, SelectValues)
     return queue_entries(c) * (p.accumulator.bytes + 2 * INDEX_BYTES) if selected else 0
 
 
 def geometry(p: KernelProblem, c: Any) -> ResidentRowsGeometry:
-    """The geometry of ``c`` on ``p``. ``c``: a configuration, or columns of many."""
+    """The geometry of ``c``, a configuration or columns of many, on ``p``."""
     words, threads = p.element.bytes // 4, WARP * c.row_warps
     rows = threads * c.thread_rows
     row_blocks = ceil_div(p.m, rows)

@@ -1,4 +1,4 @@
-"""The performance model of kernels with resident rows: instructions of a pair, and waves of blocks."""
+"""The performance model of kernels with resident rows, from the instructions of a pair and waves of blocks."""
 
 from __future__ import annotations
 
@@ -22,20 +22,21 @@ from ptxgen.lowering.states import POSITIONS
 from ptxgen.problem.device import Device
 
 JOINED = 2.0  #: issue slots of a pair besides its steps: its value joins the state of the row
-BEST = 1.0  #: where groups of columns are compared with the best value: the best one of each group
-COMPARED = 6.0  #: of a group of columns, of all rows: branches, and columns in registers
+#: issue slots of a pair for the best value of its group of columns, which is compared with the best value of the row
+BEST = 1.0
+COMPARED = 6.0  #: issue slots of a group of columns for all rows together: branches, and loads of columns to registers
 REPLACED = 40.0  #: issue slots of a group of columns that may replace the best value of a lane
-EFFICIENCY = 0.8  #: share of the issue slots that steps of registers reach
+EFFICIENCY = 0.8  #: share of the issue slots that steps on registers reach
 SELECTED = 1 / 1000  #: share of the pairs that lists are expected to take
-ENTERED = (4.0, 10.0)  #: issue slots of a pair of a group with a selected one, and of a selected pair, which are queued
-TILE = 400.0  #: cycles of a tile of columns besides its pairs: loads, barriers
-START = 1500.0  #: cycles of a block: rows of A, states
-JOIN_US = 2.0  #: the second kernel, besides its loads
+ENTERED = (4.0, 10.0)  #: issue slots for queueing: of each pair in a group with a selected pair, and of a selected pair
+TILE = 400.0  #: cycles of a tile of columns besides its pairs: loads and barriers
+START = 1500.0  #: cycles of a block for rows of A and states
+JOIN_US = 2.0  #: microseconds of the second kernel besides its loads
 FEW = 0.25  #: share of issue slots that a scheduler with one warp loses
 
 
 def step_slots(p: KernelProblem, d: Device) -> float:
-    """Issue slots of a step of a pair, of one lane."""
+    """Issue slots of one lane for a step of a pair."""
     instructions = step_rate.instructions(p, d)
     return instructions.issued + instructions.mixed
 
@@ -46,7 +47,7 @@ def keeps_best(p: KernelProblem) -> bool:
 
 
 def pair_slots(p: KernelProblem, c: Columns, d: Device) -> Any:
-    """Issue slots of a pair, of one lane, besides what rarely replaces the best value of a row."""
+    """Issue slots of one lane for a pair, without the rare replacement of a row's best value."""
     pairs, steps = c.thread_rows * c.columns_at_once, c.resident_k * step_slots(p, d)
     compared = BEST + COMPARED / pairs
     if isinstance(p.sink, SelectValues):
@@ -62,23 +63,23 @@ def pair_slots(p: KernelProblem, c: Columns, d: Device) -> Any:
 
 
 def _reached(pairs: Any) -> Any:
-    """The probability that one of so many pairs of each lane is selected."""
+    """The probability that at least one of ``pairs`` pairs of each lane is selected."""
     return 1 - (1 - SELECTED) ** (WARP * pairs)
 
 
 def follows_best(p: KernelProblem) -> bool:
-    """True if lower bounds are compared with the least sum of a row."""
+    """True if lower bounds of sums are compared with the least sum of the row so far."""
     return bound_of(p) is BEST_SUM
 
 
 def replaced_slots(p: KernelProblem, c: Columns, d: Device) -> Any:
-    """Issue slots of the columns that may replace the best value of a row, of one lane."""
+    """Issue slots of one lane for columns that may replace the best value of a row."""
     sums = c.columns_at_once * c.resident_k * step_slots(p, d) if follows_best(p) else 0
     return np.where(c.lower_bounds, (REPLACED + sums) * follows_best(p), REPLACED * keeps_best(p))
 
 
 def work(p: KernelProblem, c: Columns, g: ResidentRowsGeometry, d: Device) -> Work:
-    """The cost of a column of a block (``busy``: cycles of a multiprocessor)."""
+    """The cost of a column of a block; ``busy``: cycles of a multiprocessor."""
     reads = (c.resident_k + c.lower_bounds) / c.columns_at_once
     slots = (c.thread_rows * pair_slots(p, c, d) + reads) / EFFICIENCY
     warps = g.threads / WARP
@@ -97,13 +98,13 @@ def work(p: KernelProblem, c: Columns, g: ResidentRowsGeometry, d: Device) -> Wo
 
 
 def replaced_groups(groups: Any) -> Any:
-    """Groups of columns that replace the best value of one of the lanes of a warp, if columns have no order: the n-th
-    group replaces that of a lane with probability 1/n."""
+    """The number of groups of columns that replace the best value of a lane of a warp, if columns have no order: the
+    n-th group replaces that of a lane with probability 1/n."""
     return np.minimum(groups, WARP) + WARP * np.log(np.maximum(groups / WARP, 1))
 
 
 def cell(p: KernelProblem, c: Columns, g: ResidentRowsGeometry, d: Device) -> Cells:
-    """Columns of a part, blocks, and the time of the kernel that joins states, or of clearing a count."""
+    """The columns of a part, the blocks, and the time of the kernel that joins states or of clearing a count."""
     joined = JOIN_US + g.workspace * 2.0 / (d.bandwidth * 1e3 * perf_costs.DRAM)
     none = float32(0)
     return Cells(
@@ -112,7 +113,7 @@ def cell(p: KernelProblem, c: Columns, g: ResidentRowsGeometry, d: Device) -> Ce
 
 
 def microseconds(p: KernelProblem, d: Device, w: Work, rows: Any, x: Cells, cell: Any) -> Floats:
-    """Microseconds of a launch: waves of blocks that share the issue slots of a multiprocessor."""
+    """The predicted microseconds of a launch: waves of blocks, which share the issue slots of a multiprocessor."""
     columns, blocks = x.iterations[cell], x.blocks[cell]
     tiles = columns / np.maximum(w.stages[rows], 1) * np.float32(TILE)
     replaced = replaced_groups(columns / np.maximum(w.math[rows], 1)) * w.red[rows]

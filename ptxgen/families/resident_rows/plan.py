@@ -43,38 +43,38 @@ from ptxgen.lowering.states import INDEX, POSITIONS
 
 @dataclass(frozen=True)
 class RowBlocks:
-    """A block has its rows and a part of the columns."""
+    """The tile scheduler: a block computes its rows with a part of the columns."""
 
     grid_text: str = "(blocks of rows, parts of columns, 1)"
 
 
 @dataclass(frozen=True)
 class RowValues(ResultValues):
-    """The values of pairs of a row, the ``row``-th of a thread, whose elements of arrays along i are in registers."""
+    """The values of the pairs of the thread's row number ``row``. Elements of arrays along i are in registers."""
 
     row: int = 0
 
     @cached_property
     def arrays(self) -> list[ReadArray]:
-        """The other arrays."""
+        """The arrays that are loaded: all but those along i."""
         return [x for x in super().arrays if x.axes != "i"]
 
     @cached_property
     def known(self) -> dict[Node, str]:
-        """The registers of scalars and extents, of the expressions of them, and of the elements of the row."""
+        """The registers of scalars and extents, of expressions of these, and of the row's elements."""
         vectors = {v.element: row_elements(v.name, v.element.type, 1 + self.row)[self.row] for v in self.sink.vectors}
         return {**super().known, **vectors}
 
 
 def row_elements(name: str, ptx_type: str, rows: int) -> Tile:
-    """The registers of the elements of an array along i, of the rows of a thread."""
+    """The registers of the elements of an array along i for the rows of a thread."""
     return Tile(f"{name}_row", register_class(ptx_type), (rows,))
 
 
 @dataclass(frozen=True)
 class ResidentStates(RowStates):
-    """A thread has a state of each of its rows. ``rows``: their number; ``bounded``: bounds tell which pairs do not
-    matter."""
+    """The states of rows: a thread has one for each of its rows. ``rows``: the number of rows; ``bounded``: True if
+    bounds exclude pairs that cannot change a state."""
 
     rows: int = 1
     bounded: bool = False
@@ -85,24 +85,25 @@ class ResidentStates(RowStates):
 
     @property
     def compares_first(self) -> bool:
-        """True if columns that are computed together are compared with the best value by one instruction, and only
-        those that may replace it join the state."""
+        """True if the best of the columns computed together is compared with the best value by one instruction, and the
+        columns join the state only if they may replace it."""
         floating = type_of(self.reduction.type).floating
         return self.reduction.op in POSITIONS and floating and self.sink.guard is None and not self.bounded
 
     @cached_property
     def bound(self) -> Tile:
-        """The best value of each row: NaN before the first one, with which every comparison is false."""
+        """The registers with the best value of each row. It is NaN before the first value, because every comparison
+        with NaN is false."""
         return Tile("bound", register_class(self.reduction.type), (self.rows if self.compares_first else 0,))
 
     @property
     def no_bound(self) -> str:
-        """NaN, as PTX writes it."""
+        """The PTX literal of NaN."""
         return literal(constant(math.nan, self.reduction.type))
 
     @property
     def keeps(self) -> str:
-        """The comparison of the best value with others that replace it if it is false."""
+        """The comparison operator under which the best value stays."""
         return f"setp.{'le' if self.reduction.op == 'argmin' else 'ge'}.{self.reduction.type}"
 
     @property
@@ -110,13 +111,13 @@ class ResidentStates(RowStates):
         return "epilogue/resident_bounded_states.mako" if self.bounded else "epilogue/resident_states.mako"
 
     def replaces(self, r: int, best: str) -> str:
-        """The comparison of the best value of row ``r`` with the best one of columns, which is true if these may
-        replace it. %p: of this row, or of one before."""
+        """The instruction that sets %p if the best of the columns, ``best``, may replace the best value of row ``r``,
+        or if %p is already set by an earlier row."""
         above, joined = ("gtu" if self.reduction.op == "argmin" else "ltu"), ("", "") if r == 0 else (".or", ", %p")
         return f"setp.{above}{joined[0]}.{self.reduction.type} %p, {self.bound[r]}, {best}{joined[1]};"
 
     def best_lines(self, into: str, values: Sequence[str]) -> list[str]:
-        """The instructions of the best of several values; NaN if one of them is NaN."""
+        """The instructions that compute the best of several values; NaN if one of them is NaN."""
         return self._best(into, values, Temporaries("b"))
 
     def _best(self, into: str, values: Sequence[str], used: Temporaries) -> list[str]:
@@ -127,8 +128,8 @@ class ResidentStates(RowStates):
         return statements([best], registers, [into], sm=self.sm, temporaries=used).lines
 
     def add_all(self, r: int, values: Sequence[str], first: str) -> list[str]:
-        """The instructions that join state ``r`` with values. ``first``: the register of the position of the first
-        one; those of the others follow it."""
+        """The instructions that join values to state ``r``. ``first``: the register with the position of the first
+        value; the positions of the others follow it."""
         return self._add_all(r, values, first, Temporaries("s"))
 
     def _add_all(self, r: int, values: Sequence[str], first: str, used: Temporaries) -> list[str]:
@@ -142,7 +143,7 @@ class ResidentStates(RowStates):
 
     @property
     def temporaries(self) -> list[str]:
-        """The declarations of the registers that these instructions use."""
+        """The declarations of temporary registers for these instructions."""
         best, added = Temporaries("b"), Temporaries("s")
         values = [f"%value{n}" for n in range(MOST_COLUMNS)]
         if self.compares_first:
@@ -152,15 +153,15 @@ class ResidentStates(RowStates):
 
     @property
     def replacements(self) -> list[str]:
-        """``replaces`` of each row."""
+        """The instructions ``replaces`` for all rows."""
         return [self.replaces(r, f"%best{r}") for r in range(self.rows)]
 
 
 @dataclass(frozen=True)
 class ResidentLists(SelectedLists):
-    """The lists of selected pairs. Each warp has a queue of them in shared memory: sums, rows, columns. It appends all
-    to the lists together, so few atomic additions are made. ``entries``: of a queue; ``warps``: of a block; ``start``:
-    offset of the queues in shared memory; ``bounded``: as of ``ResidentStates``."""
+    """The lists of selected pairs. Each warp has a queue of pairs in shared memory, with their sums, rows and columns.
+    It appends the whole queue to the lists at once, so few atomic additions are needed. ``entries``: entries of a
+    queue; ``warps``: warps of a block; ``start``: offset of the queues in shared memory."""
 
     entries: int
     warps: int
@@ -185,7 +186,7 @@ class ResidentLists(SelectedLists):
 
     @property
     def row_offset(self) -> int:
-        """The offset of the rows of a queue."""
+        """The offset of the row indices in a queue."""
         return self.entries * self.sum_bytes
 
     @property
@@ -198,7 +199,7 @@ class ResidentLists(SelectedLists):
 
     @property
     def zero(self) -> str:
-        """The sum of an entry that does not exist."""
+        """The sum of an absent entry."""
         return literal(constant(0, self.sink.arithmetic))
 
     @property
@@ -209,7 +210,7 @@ class ResidentLists(SelectedLists):
 
 @dataclass(frozen=True)
 class ResidentReduceKernels(RowReduceKernels):
-    """The kernel that joins the states of the parts of columns."""
+    """The auxiliary kernel that joins the states of the parts of columns."""
 
     column_parts: int = 1
     stores_tiles: bool = True
@@ -245,8 +246,9 @@ class ResidentRowsParameters(KernelParameters):
 class ResidentRows(Part):
     """The rows of a thread, the columns that it reads, and the reductions of their pairs.
 
-    ``rows``: of a thread; ``k``: elements of each; ``vec``: columns at once; ``columns``: of the tile in shared memory;
-    ``threads``: of the block; ``bounds``: what tells which pairs do not matter, None: all are computed.
+    ``rows``: rows of a thread; ``k``: elements of a row; ``vec``: columns that are computed together; ``columns``:
+    columns of the tile in shared memory; ``threads``: threads of the block; ``bounds``: the bounds that exclude pairs,
+    None: all pairs are computed.
     """
 
     problem: KernelProblem
@@ -261,7 +263,7 @@ class ResidentRows(Part):
 
     @property
     def slot(self) -> str:
-        """The template that computes pairs."""
+        """The template file that computes pairs."""
         return "math/sum_bounds.mako" if self.bounds else "math/row_sums.mako"
 
     @classmethod
@@ -283,11 +285,11 @@ class ResidentRows(Part):
 
     @property
     def load(self) -> str:
-        """The type of a load of one element."""
+        """The PTX type of a load of one element."""
         return load_type(self.problem.dtype)
 
     def loads(self, vec: int) -> list[str]:
-        """The loads of ``vec`` adjacent columns from shared memory."""
+        """The instructions that load ``vec`` adjacent columns from shared memory."""
         each = min(vec, LOAD_BYTES // self.bytes)
         ptx_type, pitch = width(each, self.ptx_type), self.columns * self.bytes
         held: list[Callable[..., str]] = [partial(self.b.vector, k) for k in range(self.k)]
@@ -301,17 +303,17 @@ class ResidentRows(Part):
 
     @property
     def row_elements(self) -> int:
-        """Rows of a block."""
+        """The number of rows of a block."""
         return self.rows * self.threads
 
     @property
     def copies(self) -> int:
-        """Elements of a tile of columns that each thread copies, rounded up."""
+        """Elements of a tile of columns that a thread copies, rounded up."""
         return -(-self.k * self.columns // self.threads)
 
     @property
     def copies_all(self) -> bool:
-        """True if every thread copies as many elements."""
+        """True if every thread copies the same number of elements."""
         return self.k * self.columns % self.threads == 0
 
     @cached_property
@@ -337,14 +339,14 @@ class ResidentRows(Part):
         return self.reducer.step_temporaries if isinstance(self.reducer, ExpressionReducer) else []
 
     def step_lines(self, r: int, k: int, q: int) -> list[str]:
-        """The instructions of step ``k`` of a row and a column."""
+        """The instructions of step ``k`` for row ``r`` and column ``q``."""
         acc, a, b = self.acc[r, q], self.a[r, k], self.b[k, q]
         if isinstance(self.reducer, ExpressionReducer):
             return self._pattern.format(acc, a, b).split("\n")
         return [f"{self.arithmetic.fma} {acc}, {a}, {b}, {acc};"]
 
     def row_bounds(self, r: int, columns: int, values: RowValues) -> RowBounds | None:
-        """The bounds of row ``r`` and so many columns."""
+        """The bounds of row ``r`` for ``columns`` columns. None: the kernel has no bounds."""
         if self.bounds is None:
             return None
         row, several = range(self.k), range(columns)
@@ -353,12 +355,12 @@ class ResidentRows(Part):
 
     @property
     def row_starts(self) -> range:
-        """The first of a block's rows that each of a thread's is, besides the thread."""
+        """The distances from a thread's first row to each of its rows."""
         return range(0, self.row_elements, self.threads)
 
     @property
     def copied(self) -> list[tuple[int, int]]:
-        """The pair (first element of all threads, its offset) of each copy."""
+        """For each copy: the first element that all threads copy, and its offset."""
         return [(n * self.threads, n * self.threads * self.bytes) for n in range(self.copies)]
 
     @property
@@ -371,7 +373,7 @@ class ResidentRows(Part):
 
     @property
     def tile_bytes(self) -> int:
-        """Bytes of a tile of columns in shared memory, with the number of each column that bounds read."""
+        """Bytes of a tile of columns in shared memory, including a number per column that bounds read."""
         return (self.k + (self.bounds is not None)) * self.columns * self.bytes
 
     column_mask = Mask("columns")
@@ -379,7 +381,7 @@ class ResidentRows(Part):
 
     @property
     def vec_mask(self) -> int:
-        """What rounds columns down to those that are computed together."""
+        """The mask that rounds a number of columns down to a multiple of ``vec``."""
         return -self.vec & 0xFFFFFFFF
 
     @property
@@ -399,9 +401,8 @@ class ResidentRows(Part):
 
 @dataclass(frozen=True)
 class GroupRow:
-    """A row of a thread with columns that are computed together. ``row``: the number of the row; ``index``: the
-    register of its index; ``sums``: the registers of the reductions over k; ``values``: those that the sink takes;
-    ``bounds``: those of the reductions, None: there are none."""
+    """A row of a thread, for columns that are computed together. ``row``: its number; ``index``: the register with its
+    index; ``sums``: the registers of the reductions over k; ``values``: the registers of the values for the sink."""
 
     row: int
     index: str
@@ -412,8 +413,8 @@ class GroupRow:
 
 @dataclass(frozen=True)
 class ColumnGroup:
-    """Columns that are computed together. ``prefix``: of labels; ``loads``: the instructions that load the columns;
-    ``bytes``: of a row of their tile; ``last``: True if they are those that are no whole vector."""
+    """Columns that are computed together. ``prefix``: prefix of labels; ``loads``: the instructions that load the
+    columns; ``bytes``: bytes of a row of their tile; ``last``: True for the columns after the last whole vector."""
 
     columns: int
     prefix: str
@@ -432,7 +433,7 @@ class ResidentRowsPlan(Plan):
 
     kernel = "kernel/resident_rows.mako"
     mainloop: ResidentRows
-    taken: ResidentStates | ResidentLists  #: what takes the results
+    taken: ResidentStates | ResidentLists  #: the part that takes the results
     parameter_meanings: Mapping[str, str] = {"part_columns": "columns of a part, a multiple of the tile's"}
 
     def _compose(self) -> None:
@@ -461,17 +462,17 @@ class ResidentRowsPlan(Plan):
 
     @cached_property
     def group(self) -> ColumnGroup:
-        """Whole vectors of columns."""
+        """The group of a whole vector of columns."""
         return self._group(self.mainloop.vec, "")
 
     @cached_property
     def single(self) -> ColumnGroup:
-        """One column."""
+        """The group of one column."""
         return self._group(1, "LAST_")
 
     @property
     def row_vectors(self) -> list[tuple[ReadArray, Tile]]:
-        """The arrays along i that values read, and the registers of their elements."""
+        """The arrays along i that values read, each with the registers of its elements."""
         rows = self.mainloop.rows
         return [(x, row_elements(x.name, x.element.type, rows)) for x in self.values.arrays if x.axes == "i"]
 

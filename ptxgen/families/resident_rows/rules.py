@@ -8,19 +8,20 @@ from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.lowering.row_reduce import RowReduce
 from ptxgen.lowering.sink import SelectValues
 
-WORKSPACE_LIMIT = 1 << 30  #: bytes of the states
-MOST_COPIES = 16  #: elements of a tile of columns that a thread copies
+WORKSPACE_LIMIT = 1 << 30  #: most bytes of the states
+MOST_COPIES = 16  #: most elements of a tile of columns that a thread copies
 HELD = (4, 8)  #: bytes of an element in registers
-PITCH_LIMIT = 1 << 31  #: elements of A and of B
+PITCH_LIMIT = 1 << 31  #: exclusive limit of the elements of A and of B
 
 
 def holds_elements(p: KernelProblem) -> bool:
-    """True if registers hold elements of A and B as memory does."""
+    """True if registers hold elements of A and B in the type that memory has."""
     return p.element.bytes in HELD and all(p.held_type(x.name) == x.dtype for x in p.operands)
 
 
 def reads_operands_alone(p: KernelProblem) -> bool:
-    """True if steps read A, B and numbers, and values the reduction, numbers, indices and arrays along i."""
+    """True if steps read only A, B and numbers, and values read only the reduction, numbers, indices and arrays along
+    i."""
     of_rows = all(v.axis == "i" for v in p.sink.vectors)
     return of_rows and not (p.sink.elements or p.algebra.vectors or p.algebra.state)
 

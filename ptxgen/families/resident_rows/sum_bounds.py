@@ -1,16 +1,16 @@
-"""Bounds of sums of squares of differences: of K + 1 instructions each, where the sums take 2 K.
+"""Lower bounds of sums of squares of differences. A bound takes K + 1 instructions, a sum 2 K.
 
-Let x be a row of A, y a column of B, u = 2⁻²⁴ and h = 1/2 − (2 K + 8) u. A kernel has g = Σ x·y − h |y|² by K fused
-multiply-adds. If the sum of the squares in f32 is at most b, then g is at least the *limit* of the row,
-h |x|² − (1/2 + (K + 8) u) b − 2⁻¹⁰⁰. So pairs whose g is below the limit do not matter, and no other sum is computed.
+Let x be a row of A, y a column of B, u = 2⁻²⁴ and h = 1/2 − (2 K + 8) u. A kernel computes g = Σ x·y − h |y|² by K
+fused multiply-adds. If the sum of the squares in f32 is at most b, then g is at least the *limit* of the row, h |x|² −
+(1/2 + (K + 8) u) b − 2⁻¹⁰⁰. A pair whose g is below the limit therefore does not change results, and its sum is not
+computed.
 
-- The sum in f32 is at least (1 − (K + 3) u) D, where D = |x|² + |y|² − 2 Σ x·y is exact: a square has 2 roundings and a
+- The sum in f32 is at least (1 − (K + 3) u) D for the exact D = |x|² + |y|² − 2 Σ x·y: a square has 2 roundings and a
   third for its product, the sum K. So Σ x·y − |y|² / 2 is at least (|x|² − (1 + (K + 3) u) b) / 2.
 - The K roundings of g lose at most 1.01 K u (|x|² / 2 + |y|²). Norms in f32 differ by at most K u of themselves, and h
   times a norm rounds once: h is less than 1/2 by more than these losses, of both norms.
 - Values below the normal numbers lose at most 2⁻¹⁴⁹ an instruction, which 2⁻¹⁰⁰ covers.
-- Norms of 2¹⁰⁰ or more become NaN, as NaN does: each comparison with NaN tells that the pair matters. Smaller norms do
-  not overflow.
+- Norms of 2¹⁰⁰ or more are replaced by NaN: a comparison with NaN never excludes a pair. Smaller norms do not overflow.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from ptxgen.lowering.sink import SelectValues
 
 TYPE = "f32"
 ROUNDING = 2.0**-24
-LEAST = 2.0**-100  #: what covers the losses below the normal numbers
-MOST = 2.0**100  #: of norms that are compared
+LEAST = 2.0**-100  #: covers the losses of values below the normal numbers
+MOST = 2.0**100  #: norms from this value on are replaced by NaN
 SUM = variable(ACCUMULATOR, TYPE)
 BEST = variable("best_sum", TYPE)  #: the least sum of a row so far
 EXTREMES = ("argmin", "min")
@@ -51,8 +51,8 @@ def sums_squares(p: KernelProblem) -> bool:
 
 
 def bound_of(p: KernelProblem) -> Node | None:
-    """The sum above which a pair does not change results: ``BEST``, or an expression of numbers and of arrays along i;
-    None: every pair may, or sums are not of squares of differences."""
+    """The bound of a problem: a pair whose sum exceeds it does not change results. It is ``BEST``, or an expression of
+    numbers and of arrays along i. None: there is no bound, or the sums are not sums of squares of differences."""
     sink = p.sink
     if not sums_squares(p):
         return None
@@ -67,8 +67,8 @@ def bound_of(p: KernelProblem) -> Node | None:
 
 
 def greatest_sum(condition: Node, p: KernelProblem) -> Node | None:
-    """The greatest sum for which a condition may hold, besides NaN; None: it is not an expression of numbers and of
-    arrays along i."""
+    """The greatest sum, other than NaN, for which ``condition`` may hold. None: it is not an expression of numbers and
+    of arrays along i."""
     if condition.op in ("<", "<=", "=="):
         first, second = condition.arguments
         if condition.op == "==" and second is SUM:
@@ -93,8 +93,8 @@ def _is_of_row(x: Node, p: KernelProblem) -> bool:
 
 @dataclass(frozen=True)
 class SumBounds(Part):
-    """The bounds of a kernel. ``rows``: of a thread; ``k``: elements of each; ``vec``: columns at once; ``columns``: of
-    the tile in shared memory; ``threads``: of the block."""
+    """The bounds of a kernel. ``rows``: rows of a thread; ``k``: elements of a row; ``vec``: columns that are computed
+    together; ``columns``: columns of the tile in shared memory; ``threads``: threads of the block."""
 
     problem: KernelProblem
     sm: int
@@ -106,39 +106,39 @@ class SumBounds(Part):
 
     @cached_property
     def best(self) -> Tile:
-        """The greatest g of a row and of columns that are computed together."""
+        """The registers with the greatest g of each row over the columns computed together."""
         return Tile("best_bound", TYPE, (self.rows,))
 
     @cached_property
     def limit(self) -> Tile:
-        """The limit of each row: NaN before the first sum."""
+        """The registers with the limit of each row; NaN before the first sum."""
         return Tile("limit", TYPE, (self.rows,))
 
     @cached_property
     def half(self) -> Tile:
-        """h |x|² − 2⁻¹⁰⁰ of each row."""
+        """The registers with h |x|² − 2⁻¹⁰⁰ of each row."""
         return Tile("half_norm", TYPE, (self.rows,))
 
     @cached_property
     def columns_half(self) -> Tile:
-        """−h |y|² of columns that are computed together."""
+        """The registers with −h |y|² of the columns computed together."""
         return Tile("column_half", TYPE, (self.vec,))
 
     @cached_property
     def bound(self) -> Node:
-        """What ``bound_of`` gives."""
+        """The result of ``bound_of``, which must not be None."""
         bound = bound_of(self.problem)
         assert bound is not None
         return bound
 
     @property
     def follows_best(self) -> bool:
-        """True if the limit follows the least sum of a row."""
+        """True if the limit follows the least sum of the row so far."""
         return self.bound is BEST
 
     @property
     def share(self) -> float:
-        """h."""
+        """The number h."""
         return 0.5 - (2 * self.k + 8) * ROUNDING
 
     @property
@@ -160,7 +160,7 @@ class SumBounds(Part):
 
     @property
     def column_starts(self) -> range:
-        """The first column whose norm each thread computes, besides the thread."""
+        """The distances from the first column whose norm a thread computes to each of its columns."""
         return range(0, self.columns, self.threads)
 
     @property
@@ -169,26 +169,26 @@ class SumBounds(Part):
 
     @cached_property
     def column(self) -> Tile:
-        """The elements of a column."""
+        """The registers of the elements of a column."""
         return Tile("element", TYPE, (self.k,))
 
     @property
     def column_elements(self) -> list[tuple[str, int]]:
-        """The pair (register, offset in shared memory) of each element of a column."""
+        """For each element of a column: its register, and its offset in shared memory."""
         return [(self.column[k], 4 * k * self.columns) for k in range(self.k)]
 
     @property
     def norm_offset(self) -> int:
-        """The offset of the numbers of columns in shared memory."""
+        """The offset of the columns' norms in shared memory."""
         return 4 * self.k * self.columns
 
     @property
     def column_norm(self) -> list[str]:
-        """The instructions of the norm of a column."""
+        """The instructions that compute the norm of a column."""
         return norm(self.column.all)
 
     def greatest(self, into: str, values: Sequence[str], used: Temporaries) -> list[str]:
-        """The instructions of the greatest of several values; NaN if one of them is NaN."""
+        """The instructions that compute the greatest of several values; NaN if one of them is NaN."""
         each = [variable(f"value{n}", TYPE) for n in range(len(values))]
         root = reduce(lambda x, y: node("max", TYPE, x, y), each)
         registers = dict(zip(each, values, strict=True))
@@ -196,7 +196,7 @@ class SumBounds(Part):
 
     @property
     def temporaries(self) -> list[str]:
-        """The declarations of the registers that these instructions use."""
+        """The declarations of temporary registers for these instructions."""
         greatest, limit = Temporaries("g"), Temporaries("l")
         self.greatest("%best", [f"%value{n}" for n in range(self.vec)], greatest)
         if not self.follows_best:
@@ -216,8 +216,9 @@ class SumBounds(Part):
 
 @dataclass(frozen=True)
 class RowBounds:
-    """The bounds of row ``row`` of a thread and columns that are computed together. ``elements``: the registers of the
-    row; ``columns``: of the columns, by k; ``sums``: of the bounds; ``known``: of what the greatest sum reads."""
+    """The bounds of the thread's row number ``row`` for columns that are computed together. ``elements``: the registers
+    of the row; ``columns``: the registers of the columns, by k; ``sums``: the registers of the bounds; ``known``: the
+    registers of the variables that the greatest sum reads."""
 
     bounds: SumBounds
     row: int
@@ -240,19 +241,19 @@ class RowBounds:
 
     @property
     def norm(self) -> list[str]:
-        """The instructions of the norm of the row."""
+        """The instructions that compute the norm of the row."""
         return norm(self.elements)
 
     @property
     def greatest_sum(self) -> list[str]:
-        """The instructions of the sum above which a pair does not matter."""
+        """The instructions that compute the sum above which a pair does not change results."""
         used = Temporaries("l")
         into = ["%greatest_sum"]
         return statements([self.bounds.bound], self.known, into, sm=self.bounds.sm, temporaries=used).lines
 
     @property
     def lines(self) -> list[str]:
-        """The instructions of the bounds, and of the greatest one."""
+        """The instructions that compute the bounds and the greatest bound."""
         steps = [
             f"fma.rn.f32 {x}, {element}, {column[q]}, {x if k else self.bounds.columns_half[q]};"
             for k, (element, column) in enumerate(zip(self.elements, self.columns, strict=True))
@@ -262,17 +263,17 @@ class RowBounds:
 
     @property
     def reaches(self) -> str:
-        """The comparison that sets %p if a pair may matter."""
+        """The instruction that sets %p if a pair may change results."""
         return f"setp.geu.f32 %p, {self.best}, {self.limit};"
 
     @property
     def joins(self) -> str:
-        """As ``reaches``; %p stays true if it is after a row before."""
+        """The instruction ``reaches`` for rows after the first; %p stays true if an earlier row set it."""
         return f"setp.geu.or.f32 %p, {self.best}, {self.limit}, %p;" if self.row else self.reaches
 
 
 def norm(elements: Sequence[str]) -> list[str]:
-    """The instructions of the squared norm of a vector."""
+    """The instructions that compute the squared norm of a vector."""
     first, *others = elements
     return [f"mul.rn.f32 %norm, {first}, {first};", *(f"fma.rn.f32 %norm, {x}, {x}, %norm;" for x in others)]
 

@@ -1,7 +1,5 @@
-"""The geometry of row_split kernels: a block has ``block_groups`` rows of C for a slab of columns.
-
-A row has ``nonzero_groups`` groups of ``row_lanes`` lanes.
-"""
+"""The geometry of row_split kernels. A block has ``block_groups`` rows of C for a slab of columns; a row has
+``nonzero_groups`` groups of ``row_lanes`` lanes."""
 
 from __future__ import annotations
 
@@ -22,12 +20,12 @@ class RowSplitGeometry(Geometry):
 
 
 def words(n: Any, size: int) -> Any:
-    """Registers of ``n`` elements of ``size`` bytes in memory."""
+    """The number of registers that hold ``n`` elements of ``size`` bytes as in memory."""
     return ceil_div(n * size, 4)
 
 
 def geometry(p: KernelProblem, c: Any) -> RowSplitGeometry:
-    """The geometry of ``c`` on ``p``. ``c``: a configuration, or columns of many."""
+    """The geometry of ``c``, a configuration or columns of many, on ``p``."""
     elements = c.lane_vectors * c.vec_b
     slab = elements * c.row_lanes
     slabs = ceil_div(p.extents.n, slab)

@@ -1,4 +1,5 @@
-"""The performance model of row_split kernels: instructions, bytes of L2 and memory, and the latency of long rows."""
+"""The performance model of row_split kernels, from instructions, bytes of L2 and memory, and the latency of long
+rows."""
 
 from __future__ import annotations
 
@@ -15,18 +16,18 @@ from ptxgen.lowering.csr import SparseExtents
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
 
-#: instructions of a nonzero besides those of its vectors, by ``index_loads``
+#: value of ``index_loads`` -> instructions of a nonzero besides those of its vectors
 OVERHEAD = np.array((4.0, 2.5), np.float32)
 SECTOR = 32  #: bytes of a sector of L2, the least that a load moves
-L2_SPEED = 1.8  #: bandwidth of the L2 cache over that of device memory
-START = 1500.0  #: cycles from the start of a row to its first products, and of its store
+L2_SPEED = 1.8  #: ratio of the bandwidths of L2 and device memory
+START = 1500.0  #: cycles from the start of a row to its first products, plus those of its store
 INDEX = 4
 NO_LIMIT = 1 << 30
 
 
 def work(p: KernelProblem, c: Columns, g: RowSplitGeometry, d: Device) -> Work:
-    """The cost of a nonzero in a slab: warp instructions, bytes of L2; the latency of one round of loads; the most
-    nonzeros of a part of a row (``red``)."""
+    """The cost of a nonzero in a slab: warp instructions, bytes of L2, and latency of one round of loads. ``red``: the
+    most nonzeros of a part of a row."""
     size = p.element.bytes
     elements = c.lane_vectors * c.vec_b
     converted = 1.5 if size == 2 else 1.0
@@ -47,12 +48,12 @@ def work(p: KernelProblem, c: Columns, g: RowSplitGeometry, d: Device) -> Work:
 
 
 def cell(p: KernelProblem, c: Columns, g: RowSplitGeometry, d: Device) -> Cells:
-    """The blocks; nothing else depends on extents."""
+    """The number of blocks; no other number depends on extents."""
     return Cells.of_slabs(g.slabs, g.blocks)
 
 
 def microseconds(p: KernelProblem, d: Device, w: Work, rows: Any, x: Cells, cell: Any) -> Floats:
-    """Microseconds of a launch."""
+    """The predicted microseconds of a launch."""
     e: SparseExtents = p.extents
     blocks, slabs = x.blocks[cell], x.iterations[cell]
     nonzeros = np.float32(e.nnz) * slabs

@@ -23,18 +23,18 @@ from ptxgen.families.row_split.geometry import RowSplitGeometry
 from ptxgen.lowering.csr import ColumnMajor
 from ptxgen.lowering.kernel_problem import KernelProblem
 
-#: slots that address a row-major, and a column-major matrix
+#: the template files that address a row-major and a column-major matrix
 ADDRESSED = ("addr/dense_rows.mako", "addr/dense_columns.mako")
 
 
 def graphs(p: KernelProblem) -> bool:
-    """True if columns count from the first row of each graph of a batch."""
+    """True if the matrix is a batch of graphs, so that columns count from the first row of their graph."""
     return bool(p.operands[0].access.graphs)
 
 
 @dataclass(frozen=True)
 class RowSlabs:
-    """A block has consecutive rows of C, and a slab of columns."""
+    """The tile scheduler: a block computes consecutive rows of C for a slab of columns."""
 
     grid_text: str = "(blocks of rows, slabs of columns, 1)"
 
@@ -42,7 +42,7 @@ class RowSlabs:
 @dataclass(frozen=True)
 class RowSplitParameters(KernelParameters):
     """The parameters of row_split kernels. ``addresses``: the arrays that the kernel reads and writes; ``work_list``:
-    True if it reads items of a work list; ``graphs``: True if it searches the graph of a row."""
+    True if it reads items of a work list; ``graphs``: True if it searches for the graph of a row."""
 
     addresses: tuple[str, ...]
     arithmetic: Arithmetic
@@ -64,13 +64,14 @@ class RowSplitParameters(KernelParameters):
 
 @dataclass(frozen=True)
 class RowLoop(Part):
-    """The loop over the nonzeros of a row, ``depths[0]`` at once; the rest in ``depths[1:]``, in the same order.
+    """The loop over the nonzeros of a row. An iteration computes ``depths[0]`` nonzeros at once, and the rest of the
+    row takes steps of ``depths[1:]``, in this order.
 
-    ``template``: the slot that loads indices and values; ``nonzero_groups``: groups of ``lanes`` lanes that share the
-    nonzeros of a row; ``vec``: elements of a vector, ``vectors`` of a lane; ``size``: bytes of an element;
-    ``access``, ``packed``: type and registers of a vector in memory; ``scalar``: the type of an element in memory;
-    ``index_bytes``: those of a row pointer and of a column; ``row_pointers``, ``b_access``, ``c_access``: the slots
-    that read row pointers and address B and C.
+    ``template``: the template file that loads indices and values; ``nonzero_groups``: groups of ``lanes`` lanes that
+    share the nonzeros of a row; ``vec``: elements of a vector; ``vectors``: vectors of a lane; ``size``: bytes of an
+    element; ``access``, ``packed``: PTX type and registers of a vector in memory; ``scalar``: PTX type of an element in
+    memory; ``index_bytes``: bytes of a row pointer and of a column index; ``row_pointers``, ``b_access``, ``c_access``:
+    the template files that read row pointers and address B and C.
     """
 
     template: str
@@ -137,7 +138,7 @@ class RowLoop(Part):
         )
 
     whole: ClassVar[int] = WHOLE
-    part_rows: ClassVar[int] = 1  #: rows of C of a part
+    part_rows: ClassVar[int] = 1  #: rows of C that a part has
 
     @property
     def row_threads(self) -> int:
@@ -146,32 +147,32 @@ class RowLoop(Part):
 
     @property
     def group_distances(self) -> list[int]:
-        """Distances of lanes in the sum of the groups of a row."""
+        """The lane distances of the shuffles that add the sums of a row's groups."""
         return [self.lanes << i for i in range(self.nonzero_groups.bit_length() - 1)]
 
     @property
     def clamp(self) -> int:
-        """The operand of shuffles that keeps them within the lanes of a row."""
+        """The clamp operand of shuffles within one group of lanes."""
         return (WARP - self.lanes) << 8 | WARP - 1
 
     @property
     def member_clamp(self) -> int:
-        """``clamp`` of all lanes of a row."""
+        """The clamp operand of shuffles within all lanes of a row."""
         return (WARP - self.row_threads) << 8 | WARP - 1
 
     @property
     def member_mask(self) -> int:
-        """The lanes of the first row of a warp."""
+        """The mask of the lanes of a warp's first row."""
         return (1 << self.row_threads) - 1
 
     @property
     def register_bits(self) -> int:
-        """Bits of a register of a loaded vector."""
+        """Bits of a register that holds part of a loaded vector."""
         return 8 * self.size if self.packed == self.vec else 32
 
     @property
     def loaded_value(self) -> Tile:
-        """Values of A as loaded."""
+        """The registers of values of A as loaded."""
         return self.half_value if self.converts else self.value
 
     @property
@@ -180,14 +181,15 @@ class RowLoop(Part):
 
     @property
     def elements(self) -> dict[tuple[int, int], list[str]]:
-        """The map (nonzero, vector) -> its elements in the type of sums."""
+        """The registers of the elements of each (nonzero, vector), in the type of sums."""
         if self.converts:
             return dict.fromkeys(self._vectors, self.wide.all)
         return {(q, v): [self.loaded[q, v, i] for i in range(self.vec)] for q, v in self._vectors}
 
     @property
     def loaded_pairs(self) -> dict[tuple[int, int], list[tuple[str, str, str]]]:
-        """The map (nonzero, vector) -> (word, converted element, converted element) of elements of 16 bits."""
+        """For the 16-bit elements of each (nonzero, vector): each word with the registers of its two converted
+        elements."""
         words = range(self.packed) if self.converts and self.vec > 1 else ()
         return {
             (q, v): [(self.loaded[q, v, i], self.wide[2 * i], self.wide[2 * i + 1]) for i in words]
@@ -196,7 +198,8 @@ class RowLoop(Part):
 
     @property
     def c_vectors(self) -> list[tuple[list[str], list[tuple[str, str, str]], str]]:
-        """The triple (sums, (word, sum, sum) of elements of 16 bits, operand that is stored) of each vector of C."""
+        """For each vector of C: its sums; for 16-bit elements, each word with its two sums; the operand that is
+        stored."""
         pairs = self.loaded_pairs[0, 0]
         return [
             (
@@ -209,11 +212,11 @@ class RowLoop(Part):
 
     @property
     def lane_vectors(self) -> list[tuple[int, int]]:
-        """Pairs (row, vector) of the sums of a lane."""
+        """The (row, vector) of each vector of sums of a lane."""
         return [(0, v) for v in range(self.vectors)]
 
     def sum_accesses(self, v: int, row: int = 0) -> list[tuple[int, list[str], str]]:
-        """Triples (offset in bytes, registers, type) of the accesses to the sums of vector ``v`` in the workspace."""
+        """The accesses to the sums of vector ``v`` in the workspace, as (offset in bytes, registers, type)."""
         ptx_type, size = self.sums.ptx_type, 8 if self.sums.ptx_type == "f64" else 4
         step = min(self.vec, 16 // size)
         return [
@@ -234,12 +237,12 @@ class RowLoop(Part):
 
     @property
     def leader_mask(self) -> int:
-        """The bits of a lane's number that are those of the first lane of its row."""
+        """The mask that turns a lane number into that of the first lane of its row."""
         return WARP - self.row_threads
 
     @property
     def part_bytes(self) -> int:
-        """Bytes of a column of a part."""
+        """Bytes that a part has in each column."""
         return self.part_rows * (8 if self.sums.ptx_type == "f64" else 4)
 
     @property
@@ -248,7 +251,7 @@ class RowLoop(Part):
 
     @property
     def vector_columns(self) -> list[int]:
-        """The first column of each vector of a lane, from that of the first vector."""
+        """The column distances from a lane's first vector to each of its vectors."""
         return [v * self.lanes * self.vec for v in range(self.vectors)]
 
     @property
@@ -273,7 +276,7 @@ class RowLoop(Part):
 
     @property
     def shuffles(self) -> list[tuple[int, int]]:
-        """Pairs (first lane, end) whose nonzeros are multiplied at once."""
+        """The ranges (first lane, end) of lanes whose nonzeros are multiplied at once."""
         return [(first, first + self.depths[0]) for first in range(0, self.lanes, self.depths[0])]
 
     @property
@@ -300,7 +303,7 @@ class RowLoop(Part):
 
 
 def preparations_of(p: KernelProblem, c: Config) -> tuple[Preparation, ...]:
-    """What is made from A for the kernels of ``c``."""
+    """The preparations of A for the kernels of ``c``."""
     if c.row_order != BY_LENGTH:
         return ()
     return (WorkList("indptr", 1, c.longest_part or UNLIMITED),)

@@ -1,2 +1,2 @@
-"""Shared slab: a block keeps a slab of columns of B in shared memory and multiplies it by many rows of a sparse
-matrix."""
+"""The family shared_slab: a block keeps a slab of columns of B in shared memory and multiplies it by many rows of a
+sparse matrix."""

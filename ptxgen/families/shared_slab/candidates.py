@@ -15,7 +15,7 @@ from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
 
 WARP_ROWS = 8  #: most rows of C per warp
-LEAST_BYTES = 48 << 10  #: least bytes of one of several tiles
+LEAST_BYTES = 48 << 10  #: least bytes of a tile, if there are several tiles
 LEAST_WARPS = 16  #: least warps of a block that copies several tiles
 
 
@@ -44,8 +44,8 @@ class SharedSlabSpace(SparseSpace):
         return [*lists, [{"nonzeros_read": VECTOR // (2 * p.accumulator.bytes)}]]
 
     def cells(self, p: KernelProblem, d: Device, tiles: Columns) -> tuple[Columns, Ints]:
-        """The smallest of the tiles that have all rows of B is a candidate; of several tiles, there are two or
-        more."""
+        """The cells. Of the tiles with all rows of B, the smallest is a candidate; of smaller tiles, there are at least
+        two."""
         c = tiles.replace(family=self.code)
         broken = violations(self, p, c, d, self.extent_rules)
         fits = [k for k in self.axes["tile_k"] if k >= p.extents.k]

@@ -1,7 +1,7 @@
 """The geometry of shared_slab kernels.
 
-A lane reads 16 bytes of a row of a tile of B, so that ``lanes`` lanes read the row; the 32 / ``lanes`` groups of a warp
-multiply different nonzeros of one row of A. Their sums are added when the row ends in the tile.
+A lane reads 16 bytes of a row of a tile of B, so ``lanes`` lanes read a row. The 32 / ``lanes`` groups of a warp
+multiply different nonzeros of one row of A. Their sums are added when the row's nonzeros in the tile end.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from ptxgen.families.shared_slab.axes import SEVERAL
 from ptxgen.lowering.kernel_problem import KernelProblem
 
 FIXED_REGISTERS = 30  #: registers per thread besides loads of tiles
-TILE_REGISTERS = 10  #: more of them if there are several tiles
-ENOUGH_REGISTERS = 64  #: with which elements of 2 and 8 bytes are multiplied, however many loads are in flight
+TILE_REGISTERS = 10  #: further registers if there are several tiles
+#: registers with which elements of 2 and 8 bytes are multiplied without spills, however many loads are in flight
+ENOUGH_REGISTERS = 64
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
@@ -36,7 +37,7 @@ def staged_bytes(p: KernelProblem) -> int:
 
 
 def geometry(p: KernelProblem, c: Any) -> SharedSlabGeometry:
-    """The geometry of ``c`` on ``p``. ``c``: a configuration, or columns of many."""
+    """The geometry of ``c``, a configuration or columns of many, on ``p``."""
     size, wide = p.element.bytes, p.accumulator.bytes
     row_bytes = c.slab_columns * size
     tile_bytes = c.tile_k * row_bytes

@@ -1,4 +1,5 @@
-"""The performance model of shared_slab kernels: copies of tiles of B, instructions, accesses to shared memory."""
+"""The performance model of shared_slab kernels, from copies of tiles of B, instructions, and accesses to shared
+memory."""
 
 from __future__ import annotations
 
@@ -17,18 +18,18 @@ from ptxgen.lowering.csr import SparseExtents
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
 
-OVERHEAD = 2.0  #: instructions of a nonzero of each group besides its products
+OVERHEAD = 2.0  #: instructions for a nonzero of each group besides its products
 STAGING = 29.0  #: instructions to stage nonzeros once
-STAGED = 9.0  #: more of them for each 32 nonzeros
+STAGED = 9.0  #: further instructions to stage each 32 nonzeros
 ROW = 65.0  #: instructions of a row in a tile besides its nonzeros
 PRODUCTS = 0.8  #: share of the issue rate that loops over nonzeros reach
-WARPS = 8.0  #: warps of a multiprocessor that hide half of the latency
-START = 2500.0  #: cycles from the start of a block to its first products, and of its last store
+WARPS = 8.0  #: warps of a multiprocessor with which half of the latency overlaps
+START = 2500.0  #: cycles from the start of a block to its first products, plus those of its last store
 
 
 def work(p: KernelProblem, c: Columns, g: SharedSlabGeometry, d: Device) -> Work:
-    """The cost of a block: cycles of a multiprocessor for a nonzero of each group of a warp, and for a row in a tile;
-    bytes of rows."""
+    """The cost of a block: cycles of a multiprocessor for a nonzero of each group of a warp, cycles for a row in a
+    tile, bytes of rows."""
     size = p.element.bytes
     elements = VECTOR // size
     converted = 2 if size == 2 else 1
@@ -54,12 +55,12 @@ def work(p: KernelProblem, c: Columns, g: SharedSlabGeometry, d: Device) -> Work
 
 
 def cell(p: KernelProblem, c: Columns, g: SharedSlabGeometry, d: Device) -> Cells:
-    """The blocks; nothing else depends on extents."""
+    """The number of blocks; no other number depends on extents."""
     return Cells.of_slabs(g.slabs, g.blocks)
 
 
 def microseconds(p: KernelProblem, d: Device, w: Work, rows: Any, x: Cells, cell: Any) -> Floats:
-    """Microseconds of a launch."""
+    """The predicted microseconds of a launch."""
     e: SparseExtents = p.extents
     blocks = x.blocks[cell]
     k, tile_k = np.float32(max(e.k, 1)), w.start[rows]

@@ -21,20 +21,20 @@ from ptxgen.families.shared_slab.geometry import SharedSlabGeometry, staged_byte
 from ptxgen.families.shared_slab.tile_starts import TileStarts, tiles_of
 from ptxgen.lowering.kernel_problem import KernelProblem
 
-COPIES = 8  #: accesses of a thread to B in an iteration of the loop that copies a tile
+COPIES = 8  #: most accesses of a thread to B in an iteration of the loop that copies a tile
 
 
 @dataclass(frozen=True)
 class RowBlocks:
-    """A block has consecutive rows of C, and a slab of columns."""
+    """The tile scheduler: a block computes consecutive rows of C for a slab of columns."""
 
     grid_text: str = "(blocks of rows, slabs of columns, 1)"
 
 
 @dataclass(frozen=True)
 class SharedSlabParameters(KernelParameters):
-    """The parameters of shared_slab kernels. ``bounds``: the array that has the first nonzero of each row, in each tile
-    if there are several."""
+    """The parameters of shared_slab kernels. ``bounds``: the array with the first nonzero of each row, or, if there are
+    several tiles, of each row in each tile."""
 
     problem: KernelProblem
     arithmetic: Arithmetic
@@ -55,8 +55,8 @@ class SharedSlabParameters(KernelParameters):
 
 @dataclass(frozen=True)
 class TileCopy(Part):
-    """The copy of a tile of B to shared memory: a thread copies ``bytes`` of every ``rows``-th row, ``unrolled`` rows
-    in an iteration of the loop. ``threads_row``: threads that copy a row; ``elements``: of an access."""
+    """The copy of a tile of B to shared memory. A thread copies ``bytes`` bytes of every ``rows``-th row, ``unrolled``
+    rows per iteration of the loop. ``threads_row``: threads that copy a row; ``elements``: elements of an access."""
 
     bytes: int
     elements: int
@@ -81,10 +81,10 @@ class TileCopy(Part):
 
     @property
     def cache(self) -> str:
-        """The caches of ``cp.async``: accesses of 16 bytes bypass the L1."""
+        """The cache operator of ``cp.async``: accesses of 16 bytes bypass the L1."""
         return "cg" if self.bytes == 16 else "ca"
 
-    #: the bits of a thread's number that are its place in a row
+    #: mask of the thread number's bits that are the place in a row
     row_mask = Mask("threads_row")
     log2_threads_row = Log2("threads_row")
 
@@ -94,12 +94,12 @@ class TileCopy(Part):
 
     @property
     def pitch_bytes(self) -> int:
-        """Bytes between the rows of a thread, for each element of the pitch of B."""
+        """The factor by which the pitch of B, in elements, gives the bytes between a thread's rows."""
         return self.rows * self.bytes // self.elements
 
     @property
     def accesses(self) -> list[tuple[int, int]]:
-        """The pair (row, offset in the tile) of each access of an iteration."""
+        """The accesses of an iteration, as (row, offset in the tile)."""
         return [(u * self.rows, u * self.rows * self.row_bytes) for u in range(self.unrolled)]
 
     @property
@@ -117,7 +117,7 @@ class TileCopy(Part):
 
     @property
     def commit(self) -> list[str]:
-        """The instruction after the accesses of a tile."""
+        """The instruction that follows the accesses of a tile."""
         return ["cp.async.commit_group;"] if self.asynchronous else []
 
     @property
@@ -127,9 +127,8 @@ class TileCopy(Part):
 
 @dataclass(frozen=True)
 class ProductStep:
-    """A step of ``depth`` nonzeros of each group, whose places and values are ``bytes`` of the staged ones.
-
-    ``reads``: (type, registers, offset) of their loads."""
+    """A step that multiplies ``depth`` nonzeros of each group. ``bytes``: bytes of the staged nonzeros of all groups;
+    ``reads``: the loads of their places and values, as (type, registers, offset)."""
 
     depth: int
     bytes: int
@@ -138,9 +137,8 @@ class ProductStep:
 
 @dataclass(frozen=True)
 class CAccess:
-    """An access to C: its first ``column`` and the ``offset`` of it, its ``sums``, and the operand that it stores.
-
-    ``pairs``: (word, sum, sum) of elements of 16 bits."""
+    """An access to C. ``column``: its first column; ``offset``: the offset of this column in bytes; ``sums``: the sums
+    that it stores; ``stored``: the operand of the store; ``pairs``: for 16-bit elements, (word, sum, sum)."""
 
     column: int
     offset: int
@@ -151,15 +149,15 @@ class CAccess:
 
 @dataclass(frozen=True)
 class SharedSlabLoop(Part):
-    """The loops over tiles of B, over the rows of a warp and over their nonzeros.
+    """The loops over tiles of B, over the rows of a warp, and over the nonzeros of a row.
 
-    ``lanes``: lanes that read a row of a tile, ``groups``: of them in a warp; ``size``: bytes of an element;
-    ``elements``: of an access to the tile; ``words``: its registers; ``depths``: nonzeros of a group in each step;
-    ``read``: nonzeros of an access to the staged ones; ``staged``: bytes of one; ``chunk``: those that a warp
-    stages at once; ``kept``: sums of a lane after those of
-    the groups are added; ``exchanges``: (lanes apart, sums kept) of each exchange of sums; ``vec_c``: elements of an
-    access to C; ``packed``: its registers; ``kept_vector``: kept sums of an
-    access to shared memory. ``tile_bytes`` … ``sums_at``: the regions of shared memory.
+    ``lanes``: lanes that read a row of a tile; ``groups``: groups of lanes in a warp; ``size``: bytes of an element;
+    ``elements``: elements of an access to the tile; ``words``: registers of this access; ``depths``: nonzeros of a
+    group in each sort of step; ``read``: nonzeros of an access to staged nonzeros; ``staged``: bytes of a staged
+    nonzero; ``chunk``: nonzeros that a warp stages at once; ``kept``: sums of a lane after the sums of the groups are
+    added; ``exchanges``: (lane distance, sums kept) of each exchange of sums; ``vec_c``: elements of an access to C;
+    ``packed``: registers of this access; ``kept_vector``: kept sums of an access to shared memory; ``tile_bytes`` …
+    ``sums_at``: the regions of shared memory.
     """
 
     ptx_type: str
@@ -263,7 +261,7 @@ class SharedSlabLoop(Part):
             Tile("c_vector", register, (packed,)),
         )
 
-    #: the bits of a lane's number that are its place in a row of the tile
+    #: mask of the lane number's bits that are the place in a row of the tile
     lane_mask = Mask("lanes")
     log2_lanes = Log2("lanes")
     log2_read = Log2("read")
@@ -274,7 +272,7 @@ class SharedSlabLoop(Part):
 
     @property
     def log2_round_nonzeros(self) -> int:
-        """Log2 of the nonzeros that the groups of a warp read at once."""
+        """log2 of the nonzeros that the groups of a warp read at once."""
         return (self.groups * self.read).bit_length() - 1
 
     @property
@@ -296,17 +294,17 @@ class SharedSlabLoop(Part):
 
     @property
     def warps_bytes(self) -> int:
-        """Bytes between the 32-bit bounds of two rows of a warp."""
+        """Bytes from the row bounds (32 bits each) of one of a warp's rows to those of its next row."""
         return 4 * self.warps
 
     @property
     def splits_moved(self) -> bool:
-        """True if sums have 64 bits, of which a shuffle moves 32."""
+        """True if sums have 64 bits, so that a shuffle moves half of one."""
         return self.sum_bytes == 8
 
     @property
     def exchanged_sums(self) -> list[tuple[int, list[tuple[str, str, str]]]]:
-        """Per exchange: lanes apart, and (sum, sum of the other half, register that moves)."""
+        """For each exchange of sums: the lane distance, and (sum, sum of the other half, register that is moved)."""
         sums, moved = self.sums.all, self.moved.all
         return [
             (distance, list(zip(sums[:kept], sums[kept : 2 * kept], moved, strict=False)))
@@ -315,14 +313,14 @@ class SharedSlabLoop(Part):
 
     @property
     def kept_accesses(self) -> list[tuple[str, str, int]]:
-        """The triple (sums, sums of the tiles before, offset) of each access to the sums in shared memory."""
+        """The accesses to the sums in shared memory, as (sums, sums of earlier tiles, offset)."""
         n = self.kept_vector
         return [
             (self.sums.vector(i, n=n), self.before.vector(i, n=n), i * self.sum_bytes) for i in range(0, self.kept, n)
         ]
 
     def _staged_accesses(self, place: list[str], value: list[str], offset: int) -> list[tuple[str, str, int]]:
-        """Triples (type, registers, offset) of accesses to staged nonzeros: each a place and a value."""
+        """The accesses to staged nonzeros, a place and a value each, as (type, registers, offset)."""
         if self.sum_bytes == 8:
             return [("f64", value[0], offset), ("b32", place[0], offset + 8)]
         both = [register for pair in zip(place, value, strict=True) for register in pair]
@@ -330,7 +328,7 @@ class SharedSlabLoop(Part):
 
     @property
     def staged_stores(self) -> list[tuple[str, str, int]]:
-        """Triples (type, registers, offset) of the stores of a lane's nonzeros."""
+        """The stores of a lane's nonzeros, as (type, registers, offset)."""
         return [
             access
             for i, n in enumerate(self.chunk_nonzeros)
@@ -356,7 +354,7 @@ class SharedSlabLoop(Part):
 
     @property
     def loaded_pairs(self) -> list[list[tuple[str, str, str]]]:
-        """Per nonzero: (word, converted element, converted element), if elements are converted."""
+        """For each nonzero: each word with the registers of its two converted elements, if elements are converted."""
         words = range(self.words) if self.converts else ()
         return [
             [(self.loaded[q, i], self.wide[2 * i], self.wide[2 * i + 1]) for i in words] for q in range(self.depths[0])
@@ -364,20 +362,20 @@ class SharedSlabLoop(Part):
 
     @property
     def tile_elements(self) -> list[list[str]]:
-        """Per nonzero: the elements of a row of the tile, in the type of sums."""
+        """For each nonzero: the registers of the elements of a row of the tile, in the type of sums."""
         depths = range(self.depths[0])
         return [self.wide.all if self.converts else [self.loaded[q, i] for i in range(self.words)] for q in depths]
 
     @property
     def c_pairs(self) -> list[tuple[str, str, str]]:
-        """Triples (word, converted element, converted element) of an access to C with elements of 16 bits; empty: of
-        one."""
+        """For an access to C with several 16-bit elements: each word with its two converted elements; empty for other
+        accesses."""
         words = range(self.packed) if self.converts and self.vec_c > 1 else ()
         return [(self.c_vector[i], self.wide[2 * i], self.wide[2 * i + 1]) for i in words]
 
     @property
     def c_elements(self) -> list[str]:
-        """The elements of an access to C, in the type of sums."""
+        """The registers of the elements of an access to C, in the type of sums."""
         return (self.wide if self.converts else self.c_vector).all[: self.vec_c]
 
     @property
@@ -392,17 +390,17 @@ class SharedSlabLoop(Part):
 
     @property
     def chunk_nonzeros(self) -> range:
-        """The first of a lane's nonzeros in each chunk, besides the lane."""
+        """The distances from a lane's first nonzero of a chunk to each of its nonzeros."""
         return range(0, self.chunk, WARP)
 
     @property
     def chunk_offsets(self) -> list[tuple[int, int]]:
-        """The offsets of the column index and of the value of a lane in each chunk."""
+        """For each nonzero of a lane in a chunk: the offsets of its column index and of its value."""
         return [(4 * n, n * self.size) for n in self.chunk_nonzeros]
 
     @property
     def chunks(self) -> int:
-        """The nonzeros that a lane stages."""
+        """The number of nonzeros of a chunk that each lane stages."""
         return self.chunk // WARP
 
     @property
@@ -412,7 +410,7 @@ class SharedSlabLoop(Part):
 
     @property
     def tiles(self) -> str:
-        """The slot of the tiles of a slab."""
+        """The template file for the tiles of a slab."""
         return "kernel/slab_tiles.mako" if self.several else "kernel/slab_tile.mako"
 
     @property
@@ -442,7 +440,7 @@ class SharedSlabLoop(Part):
 
 
 def preparations_of(p: KernelProblem, c: Config) -> tuple[Preparation, ...]:
-    """The arrays that are made from A for the kernels of ``c``."""
+    """The preparations of A for the kernels of ``c``."""
     return (TileStarts(c.tile_k),) if c.k_tiles == SEVERAL else ()
 
 

@@ -1,4 +1,4 @@
-"""The preparation of shared_slab kernels with several tiles of K: where each row enters each tile."""
+"""The preparation of shared_slab kernels with several tiles of K: the first nonzero of each row in each tile."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ INDEX = 4  #: bytes of a row pointer
 
 
 def tiles_of(p: KernelProblem, tile_k: int) -> int:
-    """Tiles of ``tile_k`` rows of B; one, if B has none."""
+    """The number of tiles of ``tile_k`` rows of B; 1 if B has no rows."""
     return int(max(ceil_div(p.extents.k, tile_k), 1))
 
 
 @dataclass(frozen=True)
 class TileStarts(Preparation):
-    """The array ``tile_starts``: for each row of A the first nonzero in each tile of ``tile_k`` columns, and the end of
-    the row. The columns of each row must not decrease."""
+    """The preparation of the array ``tile_starts``: for each row of A the first nonzero in each tile of ``tile_k``
+    columns, and the end of the row. The columns of each row must not decrease."""
 
     tile_k: int
     kernel = "prepare/tile_starts.mako"

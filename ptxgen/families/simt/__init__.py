@@ -1,1 +1,1 @@
-"""SIMT kernels: FFMA, DFMA and HFMA2."""
+"""The family simt: kernels of FFMA, DFMA and HFMA2 instructions."""

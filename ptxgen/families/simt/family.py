@@ -1,4 +1,4 @@
-"""The family simt: FMA by CUDA cores."""
+"""The family simt: products by multiply-adds of CUDA cores."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """SIMT kernels without shared memory (``stages=0``): threads load their rows of A and columns of B from global memory.
 
-Each element is loaded by all threads that multiply it; the L1 cache has it after the first load. For a small K this
-costs less than to copy tiles to shared memory and to wait at a barrier.
+All threads that multiply an element load it; after the first load it is in the L1 cache. For a small K this takes less
+time than copying tiles to shared memory and waiting at a barrier.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from ptxgen.lowering.kernel_problem import STRIDED, KernelProblem
 
 @dataclass(frozen=True)
 class GlobalLoad:
-    """One load of a step. ``line``: index of the pointer; ``offset``: bytes from it; ``cleared``: registers that are
-    zero where it does not load."""
+    """One load of a step. ``line``: index of the pointer; ``offset``: bytes from the pointer; ``cleared``: registers
+    that are set to zero if the load is skipped."""
 
     line: int
     offset: int
@@ -33,7 +33,7 @@ class GlobalLoad:
 
 
 class GlobalFragments:
-    """The rows of A (columns of B) of a thread, as it loads them. ``g``: the operand's part of the geometry."""
+    """The loads of a thread's rows of A (columns of B). ``g``: the operand's geometry for one configuration."""
 
     packed = False
 
@@ -63,16 +63,16 @@ class GlobalFragments:
 
     @property
     def guards(self) -> list[str]:
-        """The guard of the loads of each pointer."""
+        """The guard predicate of the loads through each pointer."""
         return [f"@%in_{self.name}{n} " if self.predicated else "" for n in range(len(self.lines))]
 
     @property
     def pointer_step(self) -> str:
-        """The bytes of an iteration of K, or a register with those of a row of K."""
+        """The bytes of an iteration of K, or the register with the bytes of a row of K."""
         return str(self.depth * self.bytes) if self.kmajor else f"%k_stride_{self.name}"
 
     def offset(self, i: int) -> int:
-        """Rows (or columns) of C between element ``i`` of the thread's tile and its first."""
+        """Rows (or columns) of C from the first element of the thread's tile to element ``i``."""
         return i // self.contiguous * self.warp * self.contiguous + i % self.contiguous
 
     def loads(self, step: int) -> list[GlobalLoad]:
@@ -86,16 +86,16 @@ class GlobalFragments:
         return out
 
     def _loaded_at(self, i: int, k: int) -> tuple[str, int]:
-        """The pair (register, index in it) of element ``i`` of ``k``."""
+        """The register that element ``i`` of ``k`` is loaded to, and its index in the register."""
         line, at = (i, k % self.unit) if self.kmajor else (i // self.vec, i % self.vec)
         return self.loaded[k // self.unit, line, at // self.in_word], at % self.in_word
 
     def element(self, i: int, k: int) -> str:
-        """The register with element ``i`` of ``k`` as it is multiplied."""
+        """The register with element ``i`` of ``k`` in the type of the arithmetic."""
         return self.converted[k % self.unit, i] if self.widens else self._loaded_at(i, k)[0]
 
     def conversions(self, k: int) -> list[tuple[tuple[str, ...], str]]:
-        """Pairs (converted elements, word) of the step of ``k``, if ``k`` is the last of it."""
+        """The conversions of a step, as (converted elements, word), if ``k`` is the last of the step; else empty."""
         if not self.widens or k % self.unit != self.unit - 1:
             return []
         words: dict[str, dict[int, str]] = {}
@@ -108,20 +108,21 @@ class GlobalFragments:
 
 @dataclass(frozen=True)
 class GlobalFragmentMainloop(ThreadTile, Part):
-    """An iteration issues the loads of all its elements, then multiplies. K may end after each group of loads."""
+    """The main loop without shared memory: an iteration issues all its loads, then multiplies. K may end after each
+    group of loads."""
 
     config: Config
     a: GlobalFragments
     b: GlobalFragments
     arithmetic: Arithmetic
-    group: int  #: threads
+    group: int  #: threads of the group
 
     WHOLE = WHOLE
     packed = False
 
     @cached_property
     def load_groups(self) -> list[tuple[int, int]]:
-        """Pairs (first, end) of the elements of K of each group."""
+        """The range (first, end) of elements of K of each group of loads."""
         unit = max(self.a.unit, self.b.unit)
         return [(k, k + unit) for k in range(0, self.config.u, unit)]
 

@@ -1,4 +1,4 @@
-"""A kernel of several tiles, each computed by the SIMT schedule."""
+"""A kernel with several tiles, each of which the SIMT schedule computes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ptxgen.problem.device import Device
 
 
 class TileBody(Plan):
-    """The part of a kernel of several tiles that computes one of them, by the multistage schedule."""
+    """The part of a kernel with several tiles that computes one of the tiles, by the multistage schedule."""
 
     kernel = KERNEL
     frame = "kernel/tile_body.mako"
@@ -53,8 +53,8 @@ class TileBody(Plan):
 def mixed_tiles(
     problem: KernelProblem, configs: Sequence[Config], device: Device, most_registers: int, grid: bool
 ) -> MixedTiles:
-    """The kernel with a body for each of ``configs``. ``most_registers``: per thread; ``grid``: its grid is that of the
-    largest item."""
+    """The kernel with a body for each of ``configs``. ``most_registers``: upper limit of registers per thread;
+    ``grid``: True if the grid is that of the largest item."""
     each = [geometry(problem, c) for c in configs]
     threads, shared = max(int(g.threads) for g in each), max(int(g.shared) for g in each)
     registers = min(max(int(g.registers) for g in each), most_registers)

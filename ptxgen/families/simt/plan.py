@@ -11,7 +11,7 @@ from ptxgen.families.simt.global_fragments import GlobalFragmentMainloop, Global
 
 
 class SimtPlan(Plan):
-    """Multistage schedule with scalar multiply-adds; each thread holds a tile of C in registers."""
+    """The multistage schedule with scalar multiply-adds: each thread holds a tile of C in registers."""
 
     kernel = KERNEL
     geometry: FmaGeometry
@@ -30,7 +30,7 @@ class SimtPlan(Plan):
 
 
 class GlobalFragmentPlan(Plan):
-    """Schedule without shared memory: each thread loads what it multiplies."""
+    """The schedule without shared memory: each thread loads the elements that it multiplies."""
 
     kernel = "kernel/global_fragments.mako"
     geometry: FmaGeometry

@@ -1,1 +1,1 @@
-"""Skinny kernels: one side of C is short; the operand of the long side is loaded once, directly into registers."""
+"""The family skinny: one side of C is short. The operand of the long side is loaded once, directly into registers."""

@@ -31,20 +31,20 @@ LEAST = 4  #: least bytes of a load that is narrower than the alignment allows
 SUMS = 64  #: most accumulators per thread
 THREADS = (64, 1024)  #: least and most threads per block
 
-SHAPE = ("ms", "ns", "ml", "nl", "lanes_long", "kl", "u", "long_n", "mma_m16")  #: axes that are set together
+SHAPE = ("ms", "ns", "ml", "nl", "lanes_long", "kl", "u", "long_n", "mma_m16")  #: the axes that are set together
 POWERS = tuple(1 << n for n in range(15))
-#: the values of each axis that are tried, besides the tables above
+#: axis -> the values that are tried, besides the tables above
 AXES = searched(axes.AXES)
 CLASS_AXES = {"fragment_prefetch": (1,)}
 
 
 def short_tile(extent: int) -> int:
-    """The least power of two that is not below a short extent."""
+    """The least power of two that is at least ``extent``, an extent of the short side."""
     return 1 << max(extent - 1, 0).bit_length()
 
 
 def resident_blocks(g: Geometry, d: Device) -> Any:
-    """Blocks that fit the registers of a multiprocessor, whose four partitions have a quarter of them each."""
+    """Blocks whose registers fit on a multiprocessor. Each of its four partitions has a quarter of the registers."""
     warps = 4 * (d.registers_sm // 4 // (ceil_div(g.registers, 8) * 8 * WARP))
     fitting = np.minimum(warps * WARP // g.threads, d.blocks_per_sm(g.threads, 32, g.shared))
     return np.maximum(fitting, 1)
@@ -59,7 +59,8 @@ class SkinnySpace(MultistageSpace):
     tile_rules = ("axis", "range", "threads", "skinny_tile", "skinny_warps")
 
     def neutral(self, p: KernelProblem) -> KernelProblem:
-        """The representative has the same short extents and operands of one contiguous column."""
+        """The representative of the problem's class, which keeps short extents and which operands are one contiguous
+        column."""
         m, n = (x if x <= SHORT else NEUTRAL for x in (p.m, p.n))
         plain = super().neutral(p).with_extents(m=m, n=n)
         for x in "AB":
@@ -72,15 +73,15 @@ class SkinnySpace(MultistageSpace):
         return plain
 
     def _sides(self, p: KernelProblem) -> list[tuple[int, int]]:
-        """The pair (long_n, tile along the short side) for each side that may be the short one."""
+        """For each side that may be the short one: the value of ``long_n``, and the tile along the short side."""
         return [(long_n, short_tile(x)) for long_n, x in ((0, p.n), (1, p.m)) if x <= SHORT]
 
     def _pair(self, p: KernelProblem, long_n: int) -> tuple[str, str]:
         return ("b", "a") if long_n else ("a", "b")
 
     def _depths(self, p: KernelProblem, long_n: int) -> list[tuple[int, int, int]]:
-        """The triple (elements per load of the long operand, of the short one, elements of K per step) of each copy
-        mode."""
+        """For each copy mode: elements per load of the long operand, elements per load of the short operand, elements
+        of K per step."""
         x, y = self._pair(p, long_n)
         size, short = p.element.bytes, dict(self._sides(p))[long_n]
         most = min(widest(p, x), 16 // size)
@@ -98,7 +99,7 @@ class SkinnySpace(MultistageSpace):
         return [(v, w, w) for v in narrower for w in (1, 4, 8) if w <= widest(p, y)]
 
     def _shapes(self, p: KernelProblem) -> Ints:
-        """Tiles of blocks and threads, one per row, with the columns SHAPE."""
+        """Tiles of blocks and threads: one per row, with the columns SHAPE."""
         out = []
         for long_n, short in self._sides(p):
             # powers of two: of equal products of steps and depths the first is kept
@@ -116,7 +117,7 @@ class SkinnySpace(MultistageSpace):
         return np.concatenate([*out, self._fragments(p)])
 
     def _fragments(self, p: KernelProblem) -> Ints:
-        """Tiles for matrix instructions: along the short side one instruction wide, with two sums per lane."""
+        """Tiles for matrix instructions: one instruction wide along the short side, with two sums per lane."""
         rows: list[tuple[int, ...]] = []
         for long_n, _ in self._sides(p):
             x, _ = self._pair(p, long_n)
@@ -141,7 +142,8 @@ class SkinnySpace(MultistageSpace):
         return Columns(columns, len(rows)).replace(family=self.code, raster_group=8)
 
     def copy_modes(self, p: KernelProblem, every: bool = False) -> list[dict[str, int]]:
-        """The widest accesses; for a K-major short operand also narrower ones, if they set the depth of a step."""
+        """The copy modes with the widest accesses; for a K-major short operand also narrower ones that set the depth of
+        a step."""
         out = []
         for long_n, _ in self._sides(p):
             x, y = self._pair(p, long_n)
@@ -152,7 +154,8 @@ class SkinnySpace(MultistageSpace):
         return [self.copy_modes(p), [{"fragment_prefetch": n} for n in (0, 1)]]
 
     def finalize(self, p: KernelProblem, d: Device, c: Grid) -> Grid:
-        """As many blocks per multiprocessor as its registers allow, for the most loads in flight."""
+        """Sets ``min_ctas_per_sm`` to the blocks per multiprocessor that registers allow, for the most loads in
+        flight."""
         g = geometry(p, c)
         for name, short, along in (
             ("vec_a", c.long_n == 1, g.a.kmajor),
@@ -165,7 +168,8 @@ class SkinnySpace(MultistageSpace):
         return c.replace(min_ctas_per_sm=resident_blocks(g, d))
 
     def variables(self, p: KernelProblem) -> dict[tuple[str, ...], list[tuple[int, ...]]]:
-        """Tiles with threads along K and their depth; access widths; ``kg`` with ``splitk``."""
+        """The groups of axes for the sampler: tiles with threads along K and their depth; access widths; ``kg`` with
+        ``splitk``."""
         shapes = [tuple(row) for row in self._shapes(p).tolist()]
         known = {*SHAPE, "kg", "splitk", "vec_a", "vec_b"}
         plain = {n: v for n, v in super().variables(p).items() if n[0] not in known}
@@ -202,7 +206,7 @@ class SkinnySpace(MultistageSpace):
             yield from ({**mode, "u": config.u * n // 8} for n in (1, 2, 4, 16, 32, 64))
 
     def _other_math(self, p: KernelProblem, config: Config) -> Iterator[dict[str, int]]:
-        """The same warps and loads with mma.sync in place of FMA, or the reverse."""
+        """The changes that replace FMA by mma.sync, or the reverse, with the same warps and loads."""
         g = geometry(p, config)
         short = short_tile(p.m if config.long_n else p.n) if config.mma_m16 else COLUMNS
         count, lanes = max(int(g.count), 2), WARP // QUAD
@@ -218,7 +222,8 @@ class SkinnySpace(MultistageSpace):
         }
 
     def with_dependent_axes(self, p: KernelProblem, config: Config, changes: dict[str, int]) -> list[Config]:
-        """With the given ``min_ctas_per_sm``, and with lower ones, which allow more registers per thread."""
+        """Returns configurations with the given ``min_ctas_per_sm`` and with lower values, which allow more registers
+        per thread."""
         [plain] = super().with_dependent_axes(p, config, changes)
         if "min_ctas_per_sm" in changes or plain.lanes_long < 1 or plain.kl < 1:
             return [plain]

@@ -17,7 +17,8 @@ from ptxgen.lowering.strided import matrix_product
 
 
 def _thread_products(c: Any) -> Any:
-    """Products of a thread: with FMA, its part of K; an MMA instruction is counted as one thread's."""
+    """Multiply-adds of a thread per iteration: with FMA, those of its part of K; an MMA instruction counts as one
+    thread's."""
     return thread_products(c) // np.where(c.mma_m16 > 0, 1, WARP // c.lanes_long)
 
 

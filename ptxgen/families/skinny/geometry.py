@@ -1,19 +1,19 @@
 """The geometry of skinny kernels: a long operand is read once from global memory, a short one from the caches.
 
-``long_n`` says which side of C is long: M (0), A is the long operand, or N (1), B is. A thread's tile of C has ``ms``
-(``ns``) elements along the long side and the whole block tile along the short one. The threads of a block are arranged
-along the long side and along K: ``lanes_long`` lanes of a warp along the long side, 32 / ``lanes_long`` along K, and
-``kl`` groups of warps along K.
+``long_n`` says which side of C is long: M (0), then A is the long operand; or N (1), then B is. A thread's tile of C
+has ``ms`` (``ns``) elements along the long side and the whole block tile along the short side. The threads of a block
+are arranged along the long side and along K: a warp has ``lanes_long`` lanes along the long side and 32 /
+``lanes_long`` along K, and a block has ``kl`` groups of warps along K.
 
 With ``mma_m16`` a warp issues mma.sync: 16 rows of the long operand, two per lane, by a tile of 8. The four lanes of a
-quad have the same rows and load adjacent vectors along K, which the instruction takes in its own order of K: it is the
-same order for both operands, so the sum is the same. Each lane of a quad has the sums of two columns (rows) of the
-short side.
+quad have the same rows and load adjacent vectors along K. The instruction takes the elements in this order of K. The
+order is the same for both operands, so the sum is the same. Each lane of a quad has the sums of two columns (rows) of
+the short side.
 
-Unaligned rows of the long operand are still loaded by 16 bytes: row i and row i + 16 / (bytes of an element) have the
-same alignment within a 16-byte chunk. A thread has such rows only, so all of them have whole chunks at the same k, from
-which the short operand is loaded element by element; the elements before and after the whole chunks are loaded so too.
-The rows of an mma.sync differ in alignment: each of their vectors is cut from two chunks.
+Unaligned rows of the long operand are still loaded by 16 bytes. Row i and row i + 16 / (bytes of an element) have the
+same alignment within a 16-byte chunk. A thread has only such rows, so all of them have whole chunks at the same k. At
+these k, the short operand is loaded element by element; the elements before and after the whole chunks are also loaded
+one by one. The rows of an mma.sync differ in alignment, so each of their vectors is cut from two chunks.
 """
 
 from __future__ import annotations
@@ -30,25 +30,25 @@ from ptxgen.lowering.kernel_problem import KernelProblem
 
 SHORT = 8  #: the greatest extent of the short side
 QUAD = 4  #: lanes that have the same rows of an mma.sync
-LOADS = 64  #: loads of one operand at most whose addresses ptxas keeps at once
+LOADS = 64  #: most loads of one operand whose addresses ptxas keeps at once
 
 MARGIN_THREADS = 384  #: threads per multiprocessor up to which f64 and fp8 keep registers in reserve
-WIDE_MARGIN = 11  #: registers that f64 and fp8 keep in reserve
-KMAJOR_MARGIN = 28  #: that several K-major rows of 4-byte elements keep in reserve
+WIDE_MARGIN = 11  #: registers in reserve for f64 and fp8
+KMAJOR_MARGIN = 28  #: registers in reserve for several K-major rows of 4-byte elements
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
 class SkinnyOperandGeometry(OperandGeometry):
-    """A or B in a block. Its lines are rows of A, columns of B."""
+    """The geometry of A or B in a block. Its *lines* are rows of A or columns of B."""
 
     name: str  #: a or b
-    long: BoolOrColumn  #: whether it is the long operand
+    long: BoolOrColumn  #: True for the long operand
     count: IntOrColumn  #: lines that a thread loads
     vec: IntOrColumn  #: elements per load
-    kmajor: bool  #: whether K is contiguous
+    kmajor: bool  #: True if K is contiguous
     widest: int  #: elements of the widest aligned load
-    unaligned: BoolOrColumn  #: whether loads are wider than that
-    split_vectors: BoolOrColumn  #: whether each vector is cut from two such loads
+    unaligned: BoolOrColumn  #: True if loads are wider than ``widest``
+    split_vectors: BoolOrColumn  #: True if each vector is cut from two such loads
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
@@ -64,20 +64,20 @@ class SkinnyGeometry(ThreadLoadGeometry):
     loads_y: IntOrColumn  #: loads of Y of a thread per step
     vec_x: IntOrColumn  #: elements per load of X
     vec_y: IntOrColumn  #: elements per load of Y
-    x_kmajor: BoolOrColumn  #: whether K is contiguous in X
-    y_kmajor: BoolOrColumn  #: whether K is contiguous in Y
+    x_kmajor: BoolOrColumn  #: True if K is contiguous in X
+    y_kmajor: BoolOrColumn  #: True if K is contiguous in Y
     along: IntOrColumn  #: threads of the block along the long side
     lanes: IntOrColumn  #: threads of a warp along K
     across: IntOrColumn  #: threads of the block along K
     depth: IntOrColumn  #: elements of K of a thread per step
     steps: IntOrColumn  #: steps per K iteration
     loads_in_flight: IntOrColumn  #: loads of X that a thread has in flight
-    unaligned: BoolOrColumn  #: whether X is loaded in 16-byte chunks although its rows are not aligned
+    unaligned: BoolOrColumn  #: True if X is loaded in 16-byte chunks although its rows are not aligned
     step_stride: IntOrColumn  #: elements of K from one step to the next
 
 
 def is_kmajor(p: KernelProblem, name: str) -> bool:
-    """True if an operand is contiguous along K: as its layout says, or because it is one column without gaps."""
+    """True if an operand is contiguous along K, by its layout or because it is one column without gaps."""
     if name == "a":
         return p.layout[0] == "N" or bool(p.m == 1 and p.operand("A").access.ld == 1)
     return p.layout[1] == "T" or bool(p.n == 1 and p.operand("B").access.ld == 1)
@@ -116,8 +116,8 @@ def operand(p: KernelProblem, c: Any, name: str) -> SkinnyOperandGeometry:
 def _mma_registers(
     p: KernelProblem, c: Any, count: Any, short: Any, loads_in_flight: Any, loads_y: Any, y_kmajor: Any, split: Any
 ) -> Any:
-    """Registers of a thread that issues mma.sync: accumulators, addresses, loaded and converted words, loads that ptxas
-    hoists; fp8 is widened where the target has no instruction for it."""
+    """Registers of a thread that issues mma.sync: accumulators, addresses, loaded and converted words, and loads that
+    ptxas hoists. If the target has no mma.sync for fp8, it is widened."""
     long_n = c.long_n == 1
     words = np.maximum(where(long_n, c.vec_b, c.vec_a) * p.element.bytes // 4, 1)  # of a step and row
     narrow = where(long_n, c.vec_a, c.vec_b) * p.element.bytes < 4
@@ -129,13 +129,13 @@ def _mma_registers(
 
 
 def counts(p: KernelProblem, c: Any) -> dict[str, Any]:
-    """The numbers of the geometry that depend on tiles, extents and slices alone: tiles and slices of K."""
+    """The geometry that depends only on tiles, extents and slices: tiles and slices of K."""
     sum_bytes = accumulator_bytes(p)
     return {"sum_bytes": sum_bytes, **tiles_and_slices(p, c, sum_bytes)}
 
 
 def geometry(p: KernelProblem, c: Any) -> SkinnyGeometry:
-    """The geometry of ``c`` on ``p``. ``c``: a configuration, or columns of many."""
+    """The geometry of ``c``, a configuration or columns of many, on ``p``."""
     counted = counts(p, c)
     a, b = operand(p, c, "a"), operand(p, c, "b")
     long_n = c.long_n == 1

@@ -1,4 +1,5 @@
-"""Loads, conversions and products of a thread of a skinny kernel. Numbers and names only."""
+"""The loads, conversions and products of a thread of a skinny kernel. Python makes numbers and names; templates write
+instructions."""
 
 from __future__ import annotations
 
@@ -15,8 +16,9 @@ QUAD = 4  #: bytes that dp4a multiplies at once
 
 
 class ElementLoads(NamedTuple):
-    """The loads of the elements of a register of a step. ``elements``: predicate, register and offset from the pointer
-    of each; ``pairs``: operands of the pairs that make ``word``, empty if it is the element."""
+    """The single loads of the elements of one register of a step. ``elements``: (predicate, register, offset from
+    ``pointer``) of each; ``pairs``: operands of the pairs from which ``word`` is assembled; empty if ``word`` is the
+    element."""
 
     pointer: str
     elements: list[tuple[str, str, int]]
@@ -26,8 +28,8 @@ class ElementLoads(NamedTuple):
 
 @dataclass(frozen=True)
 class Load:
-    """One access: ``registers`` of type ``ptx_type`` from ``offset`` bytes past a pointer. ``advance``: index of the
-    stride that pointers move on by afterwards, -1: none."""
+    """A load of ``registers``, with type ``ptx_type``, from ``offset`` bytes past ``pointer``. ``advance``: index of
+    the stride by which pointers move afterwards, -1: they do not move."""
 
     ptx_type: str
     registers: str
@@ -39,7 +41,7 @@ class Load:
 
 @dataclass(frozen=True)
 class Unpack:
-    """A word becomes elements: ``how`` names a macro of math/skinny_fma.mako."""
+    """The conversion of ``words`` to elements ``into``. ``how``: the name of a macro of math/skinny_fma.mako."""
 
     how: str
     into: tuple[str, ...]
@@ -47,18 +49,18 @@ class Unpack:
 
     @property
     def byte_places(self) -> list[tuple[str, int]]:
-        """The pair (register, first bit in its word) of each element of 8 bits."""
+        """For each 8-bit element: its register, and its first bit in the word."""
         return [(r, 8 * n) for n, r in enumerate(self.into)]
 
     @property
     def half_pairs(self) -> list[tuple[str, ...]]:
-        """The elements of each pair of 8-bit floats, one or two."""
+        """The registers of each pair of 8-bit floats; the last pair may have one."""
         return [self.into[n : n + 2] for n in range(0, len(self.into), 2)]
 
 
 @dataclass(frozen=True)
 class Round:
-    """A part of a step: words to unpack, then (sum, x, y) of each product."""
+    """A part of a step: the conversions of words, then the products as (sum, x, y)."""
 
     unpacks: tuple[Unpack, ...]
     products: tuple[tuple[str, str, str], ...]
@@ -67,11 +69,11 @@ class Round:
 class SkinnyOperand:
     """How one operand reaches the registers of a thread.
 
-    ``g``: the operand's part of the geometry, all integers; ``along``: threads of a block along the long side;
-    ``depth``: elements of K of a step; ``steps``: steps of a K iteration; ``step_stride``: elements of K from a step
-    to the next; ``stride``: from one K iteration to the next; ``size``: bytes of an element; ``dp4a``: whether dp4a
-    multiplies four elements of K at once; ``whole_lines``: whether loads of the long operand bring whole lines into the
-    L2.
+    ``g``: the operand's geometry for one configuration; ``along``: threads of a block along the long side; ``depth``:
+    elements of K of a step; ``steps``: steps of a K iteration; ``step_stride``: elements of K from one step to the
+    next; ``stride``: elements of K from one K iteration to the next; ``size``: bytes of an element; ``dp4a``: True if
+    dp4a multiplies four elements of K at once; ``whole_lines``: True if loads of the long operand bring whole lines
+    into the L2.
     """
 
     def __init__(
@@ -109,13 +111,13 @@ class SkinnyOperand:
         self._set_pointer_steps(stride)
 
     def offset(self, i: int) -> int:
-        """Rows (columns) of C from the thread's first to number ``i``."""
+        """Rows (columns) of C from the thread's first to its number ``i``."""
         return i // self.contiguous_run * self.along * self.contiguous_run + i % self.contiguous_run
 
     # ---- loads
 
     def _registers(self) -> None:
-        """``packed``: elements of one register of a load; ``raw``: those registers, by step, load and word."""
+        """Sets ``packed``, the elements per register of a load, and ``raw``, these registers by step, load and word."""
         bytes_ = self.vec * self.size
         if self.size >= 4:
             ptx_type, words, self.packed = f"f{8 * self.size}", self.vec, 1
@@ -133,8 +135,8 @@ class SkinnyOperand:
         )
 
     def _set_pointer_steps(self, stride: int) -> None:
-        """Rows of K that pointers move on by where K is not contiguous: within a step, to the next one, to the next
-        K iteration."""
+        """Sets the rows of K by which pointers move if K is not contiguous: within a step, to the next step, to the
+        next K iteration."""
         to_next, to_iteration = (
             n - self.depth + 1 for n in (self.step_stride, stride - self.step_stride * (self.steps - 1))
         )
@@ -144,7 +146,8 @@ class SkinnyOperand:
         self.stride = stride if self.kmajor else 0
 
     def loads(self, step: int, following: bool = False) -> list[Load]:
-        """The accesses of a step; ``following``: of the next K iteration, with this iteration's pointers."""
+        """The loads of a step; ``following``: True for the step of the next K iteration, addressed by this iteration's
+        pointers."""
         out: list[Load] = []
         row = step if self.long else 0
         if self.kmajor:
@@ -161,7 +164,7 @@ class SkinnyOperand:
         return out
 
     def _next_step(self, step: int) -> int:
-        """The advance after the last row of a step."""
+        """The index of the stride by which pointers move after the last row of a step."""
         return len(self.pointer_steps) - 1 if step == self.steps - 1 else int(self.depth > 1)
 
     def _load(self, row: int, index: int, pointer: int, offset: int, advance: int = -1) -> Load:
@@ -187,8 +190,8 @@ class SkinnyOperand:
         return "0" if self.packed > 1 else self.zero
 
     def element_loads(self, into: Tile | None = None) -> list[ElementLoads]:
-        """The loads of a step where each element has a load of its own. ``into``: the registers that words are
-        assembled in, if they are not those of vector loads."""
+        """The loads of a step in which each element is loaded alone. ``into``: the registers in which words are
+        assembled, if they are not those of vector loads."""
         out: list[ElementLoads] = []
         for n in range(len(self.rows)):
             for d in range(0, self.depth, self.packed):
@@ -200,7 +203,7 @@ class SkinnyOperand:
         return out
 
     def word(self, step: int, i: int, d: int) -> tuple[str, int]:
-        """The pair (register of a load, index in it) of element ``i`` at depth ``d`` of a step."""
+        """The register to which element ``i`` at depth ``d`` of a step is loaded, and its index in the register."""
         row = step if self.long else 0
         if self.kmajor:
             load, at = i * (self.depth // self.vec) + d // self.vec, d % self.vec
@@ -226,12 +229,12 @@ class SkinnyOperand:
 
     @property
     def from_chunk(self) -> list[str]:
-        """The instructions that move %tmp64 from the start of a chunk to that of a row."""
+        """The instructions that move the address %tmp64 from the start of a chunk to the start of the row."""
         return ["cvt.u64.u32 %tmp64b, %misalignment;", "add.s64 %tmp64, %tmp64, %tmp64b;"] if self.split_vectors else []
 
 
 class Elements:
-    """The elements of an operand as they are multiplied: converted where they have to be, each word once."""
+    """The elements of an operand as they are multiplied. Each word is converted once, if conversion is needed."""
 
     def __init__(self, x: SkinnyOperand, ptx_type: str, shape: tuple[int, int]) -> None:
         self.x = x
@@ -243,7 +246,7 @@ class Elements:
         return self.tile[i, d % self.tile.shape[1]]
 
     def value(self, step: int, i: int, d: int) -> str:
-        """The register with element ``i`` at depth ``d`` (a quad of them, by its first)."""
+        """The register with element ``i`` at depth ``d``; for dp4a, with the quad of elements that starts at ``d``."""
         if self.used_directly:
             return self.x.word(step, i, d)[0]
         return self._at(i, d // (QUAD if self.x.dp4a else 1))
@@ -264,7 +267,8 @@ class Elements:
         return [Unpack(how, tuple(into[n] for n in sorted(into)), (word,)) for word, into in by_word.items()]
 
     def _transposed(self, step: int, d: int) -> list[Unpack]:
-        """Transposes 4 x 4 bytes (four k, four adjacent elements), so that a word holds four k of one element."""
+        """The transpositions of 4 x 4 bytes (four k by four adjacent elements), after which a word holds four k of one
+        element."""
         out = []
         for i in range(0, self.x.count, QUAD):
             words = tuple(self.x.word(step, i, d + n)[0] for n in range(QUAD))
@@ -273,37 +277,38 @@ class Elements:
 
 
 class CutVector(NamedTuple):
-    """The words of a vector, and those of the two chunks that contain it."""
+    """A vector that is cut from two chunks. ``words``: the words of the vector; ``chunks``: the words of the two
+    chunks."""
 
     words: list[str]
     chunks: list[str]
 
     @property
     def whole_words(self) -> list[tuple[str, str, str]]:
-        """Triples (register, word two further, word) of a shift by two words."""
+        """The shift by two words, as (destination, word two further, word)."""
         return [(f"%shifted{i}", self.chunks[i + 2], self.chunks[i]) for i in range(6)]
 
     @property
     def odd_words(self) -> list[tuple[str, str]]:
-        """Pairs (register, the next one) of a shift by one word."""
+        """The shift by one word, as (register, next register)."""
         return [(f"%shifted{i}", f"%shifted{i + 1}") for i in range(5)]
 
     @property
     def bits(self) -> list[tuple[str, str, str]]:
-        """Triples (word, register, the next one) of a shift by less than a word."""
+        """The shift by less than a word, as (word of the vector, register, next register)."""
         return [(word, f"%shifted{i}", f"%shifted{i + 1}") for i, word in enumerate(self.words)]
 
 
 def pairs(names: list[str]) -> list[str]:
-    """The operands of the pairs of these registers."""
+    """The operands in braces of adjacent registers, two by two."""
     return [braces(names[i : i + 2]) for i in range(0, len(names), 2)]
 
 
 class Fragments:
-    """The words of both operands as a matrix instruction takes them: word n of a lane's vector, of each of its rows.
+    """The words of both operands as a matrix instruction takes them: word n of a lane's vector in each of its rows.
 
-    ``i``: the instruction; two words along K make the fragments of one. ``acc``: sums by pair of rows and tile of the
-    thin side.
+    ``i``: the instruction; two words along K make the fragments of one instruction. ``acc``: sums by pair of rows and
+    tile of the short side.
     """
 
     def __init__(self, x: SkinnyOperand, y: SkinnyOperand, i: Instruction, acc: Tile) -> None:
@@ -324,7 +329,7 @@ class Fragments:
         return x.word(step, i, w * (4 // x.size))[0]
 
     def rounded(self, step: int) -> list[tuple[str, str]]:
-        """Pairs (to, from) of words that are rounded to tf32 in a step."""
+        """The (destination, source) registers of words that a step rounds to tf32."""
         if not self.rounds:
             return []
         pairs = ((self.word_x, self.x), (self.word_y, self.y))
@@ -336,7 +341,7 @@ class Fragments:
         ]
 
     def unaligned(self, step: int) -> list[CutVector]:
-        """The vector of each row, which two chunks contain."""
+        """For each row, the vector that is cut from two chunks."""
         if not self.x.split_vectors:
             return []
         raw, words = self.x.raw, range(self.words)
@@ -346,8 +351,8 @@ class Fragments:
         ]
 
     def packed(self, step: int) -> list[tuple[str, list[str]]]:
-        """Pairs (word, the one or two pairs of registers that it is made of), where loads of the thin operand are
-        narrower."""
+        """For loads of the short operand that are narrower than a word: (word, operands of one or two pairs of
+        registers of which it is assembled)."""
         if not self.packs_y:
             return []
         y, each = self.y, 4 // self.y.size
@@ -361,7 +366,7 @@ class Fragments:
         ]
 
     def issues(self, step: int) -> list[tuple[list[str], str, str]]:
-        """The instructions of a step: registers of the sums, fragment of the long operand, of the short one."""
+        """The instructions of a step, each as (sums, fragment of the long operand, fragment of the short operand)."""
         out = []
         for w in range(0, self.words, 2):
             for n in range(self.x.count // 2):
@@ -376,12 +381,12 @@ class Fragments:
         return out
 
     def sum_at(self, i: int, j: int) -> str:
-        """The sum of row ``i`` of the long side and column ``j`` of the short side, in a thread."""
+        """The register with a thread's sum of row ``i`` of the long side and column ``j`` of the short side."""
         return self.acc[i // 2, j // 2, 2 * (i % 2) + j % 2]
 
 
 def rounds(x: Elements, y: Elements, acc: Tile, step: int) -> list[Round]:
-    """The work of one step: ``acc`` is by element of x and of y."""
+    """The rounds of one step. ``acc``: sums by element of x and element of y."""
     unit = QUAD if x.x.dp4a else 1
     depth = x.x.depth
     chunk = max(x.tile.shape[1] * unit, 1)

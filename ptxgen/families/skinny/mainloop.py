@@ -18,8 +18,9 @@ from ptxgen.lowering.kernel_problem import KernelProblem
 
 @dataclass(frozen=True)
 class SkinnyMainloop(Part):
-    """The main loop of skinny kernels. ``x``: the operand along the long side of C, ``y``: the other one;
-    ``instruction``: mma.sync, or None for multiply-adds; ``rounding``: the instruction that rounds f32 to tf32."""
+    """The main loop of skinny kernels. ``x``: the operand along the long side of C; ``y``: the other operand;
+    ``instruction``: the mma.sync instruction, None: multiply-adds; ``rounding``: the instruction that rounds f32 to
+    tf32."""
 
     problem: KernelProblem
     config: Config
@@ -39,12 +40,12 @@ class SkinnyMainloop(Part):
 
     @property
     def lane_map(self) -> str:
-        """The slot that maps lanes to rows and K."""
+        """The template file that maps lanes to rows and K."""
         return "addr/skinny_mma.mako" if self.instruction else "addr/skinny.mako"
 
     @property
     def thread_map(self) -> str:
-        """The slot that sets this thread's pointers."""
+        """The template file that sets the pointers of a thread."""
         return "addr/skinny_unaligned.mako" if self.x.unaligned else self.lane_map
 
     # ---- threads
@@ -66,7 +67,7 @@ class SkinnyMainloop(Part):
 
     @property
     def step_stride(self) -> int:
-        """Elements of K from a step to the next."""
+        """Elements of K from one step to the next."""
         return int(self.geometry.step_stride)
 
     @property
@@ -88,7 +89,7 @@ class SkinnyMainloop(Part):
 
     @property
     def shuffle_masks(self) -> list[int]:
-        """XOR masks of the shuffles that add the sums of lanes that split K."""
+        """The XOR masks of the shuffles that add the sums of lanes along K."""
         if self.instruction:
             return []
         unit = 1 if self.x.kmajor else self.config.lanes_long
@@ -121,7 +122,7 @@ class SkinnyMainloop(Part):
         return Tile("acc", self._element_type, (self.x.count, self.y.count))
 
     def sum_at(self, i: int, j: int) -> str:
-        """The sum of row ``i`` and column ``j`` of a thread's tile."""
+        """The register with the sum of row ``i`` and column ``j`` of a thread's tile."""
         i, j = (j, i) if self.config.long_n else (i, j)
         return self.fragments.sum_at(i, j) if self.instruction else self.acc[i, j]
 
@@ -144,17 +145,17 @@ class SkinnyMainloop(Part):
 
     @property
     def fma_op(self) -> str:
-        """The multiply-add of accumulators."""
+        """The multiply-add instruction for accumulators."""
         return "mad.lo.s32" if self._element_type == "s32" else self.arithmetic.fma
 
     @property
     def add_op(self) -> str:
-        """The addition of accumulators."""
+        """The addition instruction for accumulators."""
         return "add.s32" if self._element_type == "s32" else self.arithmetic.add
 
     @property
     def _depths(self) -> tuple[int, int]:
-        """Elements of K that X and Y have in registers at once."""
+        """Elements of K that X, and that Y, has converted in registers at once."""
         if not self.x.kmajor:
             return 1, self.depth // (QUAD if self.dp4a else 1) if self.y.kmajor else 1
         packed = 1 if self.dp4a else max(self.x.packed, self.y.packed if self.y.kmajor else 1)
@@ -176,22 +177,22 @@ class SkinnyMainloop(Part):
 
     @property
     def tail_vectors(self) -> int:
-        """Vectors after the whole ones, at most."""
+        """The most vectors of a row after its whole vectors."""
         return 2 if self.x.split_vectors else 1
 
     @property
     def tail_reserve(self) -> int:
-        """Elements after the last whole vector that its second chunk contains at most."""
+        """The most elements after the last whole vector that the second chunk of this vector contains."""
         return self.x.vec if self.x.split_vectors else 0
 
     @property
     def k_tail_elements(self) -> int:
-        """Elements at the end of any row that the K loop must not read."""
+        """The number of elements at the end of each row that the K loop must not read."""
         return 2 * self.x.vec if self.x.split_vectors else self.x.vec - 1
 
     @cached_property
     def element_loads(self) -> tuple[tuple[SkinnyOperand, list[ElementLoads]], ...]:
-        """The loads of elements that no whole vector covers."""
+        """The single loads of elements that no whole vector covers, by operand."""
         words = self.fragments.word_x if self.x.split_vectors else None
         return (self.x, self.x.element_loads(words)), (self.y, self.y.element_loads())
 
@@ -210,17 +211,17 @@ class SkinnyMainloop(Part):
 
     @property
     def iteration_elements(self) -> int:
-        """Elements of K of a warp's steps in a K iteration."""
+        """Elements of K from one K iteration of a warp to the next."""
         return self.step_stride * self.steps
 
     @property
     def tail_elements(self) -> int:
-        """Threads along K that multiply elements after the whole vectors."""
+        """The number of threads along K that multiply elements after the whole vectors."""
         return self.tail_vectors * self.depth
 
     @cached_property
     def row_sums(self) -> list[list[str]]:
-        """The sums of each row of a thread's tile."""
+        """For each row of a thread's tile, the registers of its sums."""
         return [[self.sum_at(i, j) for j in range(self.ns)] for i in range(self.ms)]
 
     @property

@@ -1,4 +1,4 @@
-"""The performance model of skinny kernels: the bytes of global memory, and how many loads are in flight."""
+"""The performance model of skinny kernels, from the bytes of global memory and the loads in flight."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from ptxgen.problem.device import Device
 LATENCY = 1000.0  #: cycles of a load from global memory under load
 L2_SM = 40.0  #: bytes per cycle that one multiprocessor can load
 SERIAL = 3.3  #: cycles from one instruction of a warp to its next
-#: extra share of the memory time where adjacent lanes load half a line, or a quarter
+#: additional share of memory time if adjacent lanes load half a line, or a quarter
 HALF, QUARTER = 0.2, 0.45
-#: likewise of unaligned rows in 16-byte chunks, and in pairs of chunks
+#: additional share of memory time if unaligned rows are loaded in 16-byte chunks, or in pairs of chunks
 UNALIGNED, SPLIT_VECTORS = 0.08, 0.2
 DRAM = 0.94  #: share of the data sheet's bandwidth that kernels reach
-COLD_US = 0.4  #: a launch whose first loads miss the caches
-#: instructions that convert an element, by its bytes; dp4a of s8 needs none
+COLD_US = 0.4  #: microseconds of a launch whose first loads miss the caches
+#: bytes of an element -> instructions that convert it; dp4a of s8 needs none
 CONVERT = {1: 2.0, 2: 1.5, 4: 0.0, 8: 0.0}
-QUADS = 4  #: products of one dp4a
+QUADS = 4  #: multiply-adds of one dp4a
 CUT = 15  #: instructions that cut 16 bytes from two chunks
 WIDENED = 13  #: extra instructions of an emulated mma.sync of fp8
 SHARPNESS = 8  #: exponent of the smooth maximum of memory and multiprocessor time
@@ -39,7 +39,7 @@ def rate(p: KernelProblem, d: Device) -> float:
 
 
 def work(p: KernelProblem, c: Columns, g: SkinnyGeometry, d: Device) -> Work:
-    """The cost of one block of each configuration. Reads no extents of ``p``."""
+    """The cost of one block of each configuration. It does not depend on extents of ``p``."""
     size, warps = p.element.bytes, np.maximum(g.threads // WARP, 1)
     quads = p.element.int8 & (np.minimum(g.vec_x, g.vec_y) >= QUADS) & g.y_kmajor
     products = g.count * g.short_count * g.depth / np.where(quads, QUADS, 1)
@@ -105,7 +105,7 @@ def work(p: KernelProblem, c: Columns, g: SkinnyGeometry, d: Device) -> Work:
 
 
 def microseconds(p: KernelProblem, d: Device, w: Work, rows: Any, x: Cells, cell: Any) -> Floats:
-    """Microseconds of a launch: a smooth maximum of memory and multiprocessor time."""
+    """The predicted microseconds of a launch: a smooth maximum of the times of memory and of multiprocessors."""
     more = w.straddle_a[rows] * x.iterations[cell] * x.blocks[cell]
     memory = (float32(p.bytes) + more) / np.float32(d.bandwidth * 1e3 * DRAM)
     multiplied = cycles(d, w, rows, x, cell) / np.float32(d.clock)

@@ -1,4 +1,4 @@
-"""The plan of a skinny kernel: one extent of C is small, memory bandwidth limits the speed."""
+"""The plan of a skinny kernel: one extent of C is small, so memory bandwidth limits the speed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from ptxgen.lowering.kernel_problem import STRIDED
 
 
 class SkinnyPlan(Plan):
-    """Each thread loads its operands to registers; threads that split K add sums by shuffles and in shared memory."""
+    """The plan: each thread loads its operands to registers; threads that split K add their sums by shuffles and in
+    shared memory."""
 
     kernel = "kernel/skinny.mako"
     geometry: SkinnyGeometry

@@ -13,11 +13,11 @@ from ptxgen.families.skinny.geometry import QUAD, SHORT, SkinnyGeometry
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.dtypes import FAST_ACCUM
 
-PARTITIONS = 4 * WARP  #: threads of a warp on each of the four partitions of a multiprocessor
+PARTITIONS = 4 * WARP  #: the number of threads with one warp on each of a multiprocessor's four partitions
 TOLERANCE = 8  #: registers by which the estimate may exceed the limit
 WORD = 4  #: bytes of a register
-SINGLE_LIMIT = 64  #: loads of single elements per K iteration: ptxas hoists them
-LOADS_LIMIT = 64  #: loads in flight of the long operand, per thread
+SINGLE_LIMIT = 64  #: most loads of single elements per K iteration, because ptxas hoists them
+LOADS_LIMIT = 64  #: most loads in flight of the long operand, per thread
 
 
 def _multiplies(p: KernelProblem, d: Any) -> bool:
@@ -26,7 +26,7 @@ def _multiplies(p: KernelProblem, d: Any) -> bool:
 
 
 def _vectors(c: Any, g: SkinnyGeometry) -> Any:
-    """A vector along K is at most a step; a vector across K divides the thread tile."""
+    """True if a vector along K is at most a step, and a vector across K divides the thread tile."""
     x = np.where(g.x_kmajor, True, g.count % np.maximum(g.vec_x, 1) == 0)
     short = np.where(c.mma_m16 > 0, 1, g.short_count)
     y = np.where(g.y_kmajor, g.vec_y <= g.depth, short % np.maximum(g.vec_y, 1) == 0)

@@ -1,1 +1,2 @@
-"""TCA-SpMM: 64 nonzeros of a row are an operand of one matrix instruction, whose diagonal sums are the results."""
+"""The family tca, TCA-SpMM: 64 nonzeros of a row are an operand of one matrix instruction, and sums of diagonals of the
+product are the results."""

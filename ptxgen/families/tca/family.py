@@ -1,4 +1,4 @@
-"""The family tca: TCA-SpMM, products of sparse matrices on tensor cores by sums of diagonals."""
+"""The family tca, TCA-SpMM: products of sparse matrices on tensor cores by sums of diagonals."""
 
 from __future__ import annotations
 

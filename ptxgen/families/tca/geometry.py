@@ -1,4 +1,4 @@
-"""The geometry of tca kernels: blocks of 8 warps, which rows share or which share a row."""
+"""The geometry of tca kernels. Blocks have 8 warps; several rows share a block, or the warps share one row."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from ptxgen.codegen.vectorized import WARP, IntOrColumn, ceil_div
 from ptxgen.families.tca import layout
 from ptxgen.lowering.kernel_problem import KernelProblem
 
-REGISTERS = 64  #: per thread
-NONZERO_LIMIT = 1 << 31  #: no matrix with 32-bit row pointers has more nonzeros
+REGISTERS = 64  #: registers per thread
+NONZERO_LIMIT = 1 << 31  #: exclusive limit of the nonzeros of a matrix with 32-bit row pointers
 RESIDENT = 4  #: blocks per multiprocessor for which ptxas limits registers
 
 
@@ -21,13 +21,13 @@ class TcaGeometry(Geometry):
 
 
 def most_blocks(p: KernelProblem, nnz: Any) -> Any:
-    """No launch of a matrix with ``nnz`` nonzeros has more blocks. A row of up to 64 has at most one, a longer one also
-    one for each 64."""
+    """Upper limit of the blocks of a launch for a matrix with ``nnz`` nonzeros. A row of up to 64 nonzeros has at most
+    one block, a longer row has one more for each 64."""
     return p.extents.m + nnz // layout.NONZEROS
 
 
 def geometry(p: KernelProblem, c: Any) -> TcaGeometry:
-    """The geometry of ``c`` on ``p``. ``c``: a configuration, or columns of many."""
+    """The geometry of ``c``, a configuration or columns of many, on ``p``."""
     none = c.vec_b * 0
     return TcaGeometry(
         threads=none + layout.WARPS * WARP,

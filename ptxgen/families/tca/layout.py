@@ -1,8 +1,8 @@
-"""The distribution of rows to warps, and the layout of a row's columns in shared memory.
+"""The assignment of warps to rows, and the layout of a row's columns of B in shared memory.
 
-A row of up to 8, 16, 32 or 64 nonzeros has w = 1, 2, 4 or 8 warps. Its nonzeros are w parts of 8; the left operand has
-a row for each part of each column of B, so that a fragment of 16 rows has 16 / w columns, and the diagonals of the
-parts of a column add up to one result.
+A row of up to 8, 16, 32 or 64 nonzeros has w = 1, 2, 4 or 8 warps. Its nonzeros are w parts of 8. The left operand has
+a row for each part of each column of B, so a fragment of 16 rows has 16 / w columns. The diagonals of the parts of a
+column add up to one result.
 """
 
 from __future__ import annotations
@@ -12,31 +12,32 @@ from typing import Any
 
 from ptxgen.codegen.vectorized import Log2, Mask
 
-WARPS = 8  #: of a block
-COLUMNS = 64  #: of B and C that a row's warps compute at once
+WARPS = 8  #: warps of a block
+COLUMNS = 64  #: columns of B and C that the warps of a row compute at once
 NONZEROS = 64  #: nonzeros that a block multiplies at once
-PART = 8  #: nonzeros of a part: of a row of the left operand, of a column of the right one
+PART = 8  #: nonzeros of a part: elements of a row of the left operand, and of a column of the right operand
 FRAGMENTS = 4  #: accumulator fragments of a warp, for 64 columns
 FRAGMENT_ROWS = 16
 SHARES = (8, 4, 2, 1)  #: warps of a row of up to 64, 32, 16, 8 nonzeros
 
-SCRATCH_BYTES = 2 * PART  #: of a warp: 8 nonzeros
-#: of a warp: 64 columns of 8 elements, and 16 bytes after each 8 columns, so that stores have no bank conflicts
+SCRATCH_BYTES = 2 * PART  #: bytes of a warp's scratch memory: 8 nonzeros
+#: bytes of a warp's buffer: 64 columns of 8 elements, and 16 bytes after each 8 columns to avoid bank conflicts of
+#: stores
 BUFFER_BYTES = 2 * PART * COLUMNS + 16 * (COLUMNS // 8)
-SUM_BYTES = 4 * COLUMNS  #: of a warp: 64 sums
+SUM_BYTES = 4 * COLUMNS  #: bytes of a warp's 64 sums
 BUFFER_AT = WARPS * SCRATCH_BYTES
 SUMS_AT = BUFFER_AT + WARPS * BUFFER_BYTES
 SHARED_BYTES = SUMS_AT + WARPS * SUM_BYTES
 
-CLASSES = 6  #: classes of rows by length: more than 64 nonzeros, up to 64, 32, 16, 8, none
+CLASSES = 6  #: the number of classes of rows by length: more than 64 nonzeros, up to 64, 32, 16, 8, none
 
 
 @dataclass(frozen=True)
 class Share:
-    """The layout of a row with ``warps`` warps. Offsets and strides are in bytes.
+    """The layout of a row that has ``warps`` warps. Offsets and strides are in bytes.
 
-    A column of B has ``column_bytes``; the stores of a lane begin ``lane_bytes`` after those of the lane for the 8
-    columns before.
+    ``column_bytes``: bytes of a column of B; ``lane_bytes``: distance from the stores of one lane to those of the lane
+    with the next 8 columns.
     """
 
     warps: int
@@ -60,22 +61,22 @@ class Share:
 
     @property
     def words(self) -> int:
-        """32-bit words of the nonzeros of a row."""
+        """The number of 32-bit words of a row's nonzeros."""
         return PART * self.warps // 2
 
     @property
     def group_shift(self) -> int:
-        """log2 of the warps that have 8 columns of a tile together."""
+        """log2 of the warps that share 8 columns of a tile."""
         return self.shift - 1
 
     @property
     def column_shift(self) -> int:
-        """log2 of the lanes that have sums of one column of a fragment."""
+        """log2 of the lanes that hold sums of one column of a fragment."""
         return self.shift + 2
 
     @property
     def fragments(self) -> list[tuple[int, int]]:
-        """The offsets of both halves of each fragment from the part of the warp's first one in its buffer."""
+        """The offsets of both halves of each fragment, relative to the warp's first part in its buffer."""
         first = [BUFFER_AT + self._column(FRAGMENT_ROWS * q) for q in range(FRAGMENTS)]
         return [(at, at + PART * 16 + (16 if self.warps == 1 else 0)) for at in first]
 
@@ -84,12 +85,12 @@ class Share:
 
     @property
     def columns(self) -> int:
-        """Columns of a fragment."""
+        """The number of columns of a fragment."""
         return FRAGMENT_ROWS // self.warps
 
     @property
     def sums(self) -> list[int]:
-        """The offsets of the first sums of both halves of each fragment from the part of the warp in its buffer."""
+        """The offsets of the first sums of both halves of each fragment, relative to the warp's part of the buffer."""
         half = self.columns // 2
         return [SUMS_AT + 4 * (FRAGMENT_ROWS * q + h * half) for q in range(FRAGMENTS) for h in (0, 1)]
 
@@ -97,15 +98,15 @@ class Share:
 
     @property
     def distances(self) -> tuple[int, ...]:
-        """Lanes between the diagonal elements that a shuffle adds, of all parts of a fragment at once."""
+        """The lane distances of the shuffles that add diagonal elements, for all parts of a fragment at once."""
         return (18, 9, 4)[3 - self.shift :]
 
     @property
     def stride(self) -> int:
-        """Lanes between those that have sums of columns."""
+        """The distance between lanes that hold sums of adjacent columns."""
         return 4 * self.warps
 
 
 def tiles(n: Any) -> Any:
-    """Tiles of columns."""
+    """The number of tiles of columns."""
     return -(-n // COLUMNS)

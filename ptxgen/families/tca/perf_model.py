@@ -1,5 +1,5 @@
-"""The performance model of tca kernels: steps of warps, each of 8 nonzeros and a tile of columns, and the latency of
-the longest row. The constants were fitted to a kernel of the same method on an H100."""
+"""The performance model of tca kernels, from steps of warps (8 nonzeros by a tile of columns) and the latency of the
+longest row. The constants were fitted to a kernel of the same method on an H100."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ from ptxgen.lowering.csr import SparseExtents
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
 
-#: cycles of a multiprocessor per step of a warp: in rows of up to 64 nonzeros, which wait at barriers in each tile and
-#: add diagonals there, and in longer ones
+#: cycles of a multiprocessor per step of a warp: in rows of up to 64 nonzeros, which wait at barriers and add diagonals
+#: in each tile, and in longer rows
 SHORT_STEP, LONG_STEP = 185.0, 58.0
-LATENCY = 1900.0  #: cycles from the column numbers of 64 nonzeros to the second barrier after their products
+LATENCY = 1900.0  #: cycles from the loads of 64 column indices to the second barrier after their products
 ACCESS = 0.08  #: share of a step per access to B
-ROW = 0.7  #: steps per row and tile besides those of whole parts of 8 nonzeros
+ROW = 0.7  #: steps for each row and tile in addition to its whole parts of 8 nonzeros
 
 
 def work(p: KernelProblem, c: Columns, g: Geometry, d: Device) -> Work:
-    """Cost of a step relative to one with accesses of 8 elements."""
+    """The cost of a step relative to a step with accesses of 8 elements."""
     accesses = layout.PART // c.vec_b
     relative = 1 + ACCESS * (accesses - 1)
     return Work.of(len(c), resident=resident_blocks(c, g, d), busy=relative, latency=LATENCY * relative)
 
 
 def cell(p: KernelProblem, c: Columns, g: Geometry, d: Device) -> Cells:
-    """The tiles of columns; nothing else depends on extents."""
+    """The number of tiles of columns; no other number depends on extents."""
     return Cells.of_slabs(layout.tiles(p.extents.n) + c.vec_b * 0, g.blocks)
 
 
 def microseconds(p: KernelProblem, d: Device, w: Work, rows: Any, x: Cells, cell: Any) -> Floats:
-    """Microseconds of a launch. Most rows are assumed to be about as long as the mean."""
+    """The predicted microseconds of a launch. Most rows are assumed to have about the mean length."""
     e: SparseExtents = p.extents
     tiles = x.iterations[cell]
     filled = min(e.m, e.nnz)

@@ -24,7 +24,7 @@ from ptxgen.lowering.kernel_problem import KernelProblem
 
 @dataclass(frozen=True)
 class RowWarps:
-    """A block has rows of one class of lengths, or a part of the columns of a long row."""
+    """The tile scheduler: a block computes rows of one class of lengths, or a part of the columns of a long row."""
 
     grid_text: str = "(blocks of 8 warps, 1, 1)"
 
@@ -46,9 +46,9 @@ class TcaParameters(KernelParameters):
 
 @dataclass(frozen=True)
 class DiagonalProducts(Part):
-    """The products of 8 nonzeros of a warp and 64 columns at once, and the sums of diagonals.
+    """The products of a warp's 8 nonzeros and 64 columns, and the sums of their diagonals.
 
-    ``pieces``: accesses of a lane to 8 columns of B or C, ``packed``: registers of each, ``access``: its type.
+    ``pieces``: accesses of a lane to 8 columns of B or C; ``packed``: registers of an access; ``access``: its PTX type.
     """
 
     ptx_type: str
@@ -103,7 +103,8 @@ class DiagonalProducts(Part):
 
     @property
     def barriers(self) -> dict[Share, str]:
-        """The places where the warps of a row wait for each other. All rows of a block have as many warps."""
+        """Layout of a row -> the instruction by which the row's warps wait for each other. All rows of a block have the
+        same number of warps."""
         return {share: self._barrier(share) for share in self.shares}
 
     def _barrier(self, share: Share) -> str:
@@ -124,13 +125,13 @@ class DiagonalProducts(Part):
 
     @property
     def fragment_sums(self) -> list[tuple[str, str, str]]:
-        """The triple (diagonal, sum of an even column, sum of an odd one) of each half of each fragment."""
+        """For each half of each fragment: the diagonal, the sum of its even column, and the sum of its odd column."""
         halves = [(q, h) for q in range(layout.FRAGMENTS) for h in (0, 1)]
         return [(self.diagonal[q, h], self.sums[q, 2 * h], self.sums[q, 2 * h + 1]) for q, h in halves]
 
     @property
     def warps_bytes(self) -> int:
-        """Bytes of a 32-bit number of each warp of a block."""
+        """Bytes of an array with a 32-bit number for each warp of a block."""
         return 4 * self.warps
 
     @property
@@ -139,7 +140,7 @@ class DiagonalProducts(Part):
 
     @property
     def block_columns(self) -> int:
-        """Columns for each block of a long row, per warp of the row."""
+        """Columns of a block of a long row, per warp of the row."""
         return self.columns // self.warps
 
     @property
@@ -152,19 +153,19 @@ class DiagonalProducts(Part):
 
     @property
     def accesses(self) -> list[tuple[str, int, int]]:
-        """The triple (register of the column, column, offset) of each access of a lane to a row of B or C."""
+        """The accesses of a lane to a row of B or C, as (register of the column, column, offset)."""
         columns = range(0, self.part, self.vec)
         return [("%tmp0" if column else "%gathered", column, 2 * column) for column in columns]
 
     @property
     def loaded_words(self) -> list[list[str]]:
-        """The registers of each of both rows of B."""
+        """For each of the two rows of B, its registers."""
         size = self.pieces * self.packed
         return [self.loaded.all[:size], self.loaded.all[size:]]
 
     @property
     def column_offsets(self) -> dict[Share, list[tuple[int, ...]]]:
-        """The offsets of the columns of each register of a row of B, transposed."""
+        """Layout of a row -> for each register of a row of B, the offsets of its columns in the transposed buffer."""
         each = min(self.vec, 2)
         columns = range(0, self.part, each)
         return {
@@ -174,24 +175,24 @@ class DiagonalProducts(Part):
 
     @property
     def result_loads(self) -> list[tuple[str, int]]:
-        """Pairs (registers, offset) of the loads of a lane's sums."""
+        """The loads of a lane's sums, as (registers, offset)."""
         return [(self.result.vector(i, n=4), self.sums_at + 4 * i) for i in range(0, self.part, 4)]
 
     @property
     def roundings(self) -> list[list[str]]:
-        """The instructions that round the results of each access to C."""
+        """For each access to C, the instructions that round its results."""
         if self.vec == 1:
             return [[f"cvt.rn.{self.ptx_type}.f32 {self.stored[j, 0]}, {r};"] for j, r in enumerate(self.result.all)]
         return [[line for word in words for line in self._rounded(*word)] for words in self.stored_words]
 
     def _rounded(self, word: str, low: str, high: str) -> tuple[str, str, str]:
-        """The instructions that round two results to a word."""
+        """The instructions that round two results into a word."""
         convert, half = f"cvt.rn.{self.ptx_type}.f32", self.half
         return f"{convert} {half[0]}, {low};", f"{convert} {half[1]}, {high};", f"mov.b32 {word}, {half[:]};"
 
     @property
     def stored_words(self) -> list[list[tuple[str, str, str]]]:
-        """The triple (word, element, element) of each access to C."""
+        """For each access to C, its words as (word, element, element)."""
         pairs = [
             (word, self.result[2 * i], self.result[2 * i + 1])
             for i, word in enumerate(self.stored.all[: self.part // 2])
@@ -224,7 +225,7 @@ class DiagonalProducts(Part):
 
 
 def preparations_of(p: KernelProblem, c: Config) -> tuple[Preparation, ...]:
-    """The list of warps. Rows have no more blocks than they have parts of 64 nonzeros."""
+    """The preparation that lists the warps. A row has at most as many blocks as it has parts of 64 nonzeros."""
     e = p.extents
     return (AssignWarps(max(min(layout.tiles(e.n), -(-e.most_longest // layout.NONZEROS)), 1)),)
 

@@ -1,4 +1,4 @@
-"""The preparation of tca kernels: which row each warp computes."""
+"""The preparation of tca kernels: the assignment of a row to each warp."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from ptxgen.families.tca import layout
 from ptxgen.families.tca.geometry import NONZERO_LIMIT, most_blocks
 from ptxgen.lowering.kernel_problem import KernelProblem
 
-ROWS = 1024  #: rows of a block, one for each thread
+ROWS = 1024  #: rows of a block of the preparation, one for each thread
 WORD = 4
-BLOCKS = "blocks"  #: the size: blocks of 8 warps
-#: arrays that launches read
+BLOCKS = "blocks"  #: name of the size that counts blocks of 8 warps
+#: names of the arrays that launches read
 WARPS_OF_ROW, ROW_OF_WARP, PLACE_OF_WARP = "num_warps_per_row", "row_id_for_each_warp", "warpid_within_row"
 
 
@@ -26,13 +26,14 @@ def _rows(p: KernelProblem) -> tuple[int]:
 
 @dataclass(frozen=True)
 class AssignWarps(Preparation):
-    """The three arrays of TCA-SpMM: the row of each warp (-1: none), the number of each warp among those of its row,
-    and the number of warps of each row.
+    """The preparation of the three arrays of TCA-SpMM: the row of each warp (-1: none), the number of each warp among
+    the warps of its row, and the number of warps of each row.
 
-    Rows are sorted by class of length; a class begins with a block of its own, so that no row of fewer than 8 warps is
-    in two blocks. The last class is the empty rows: they have no warps to multiply, but one each that sets C.
+    Rows are sorted by class of length. Each class begins with a new block, so that no row of fewer than 8 warps is in
+    two blocks. Empty rows are the last class; each has one warp, which sets C.
 
-    ``tiles``: tiles of columns; a row has no more blocks. The pattern alone is read.
+    ``tiles``: the number of tiles of columns, which is the most blocks of a row. The preparation reads only the
+    pattern.
     """
 
     tiles: int
@@ -60,10 +61,10 @@ class AssignWarps(Preparation):
     group_warps: ClassVar[int] = ROWS // WARP
     classes: ClassVar[int] = layout.CLASSES
     block_warps: ClassVar[int] = layout.WARPS
-    #: a row is in the first class whose limit its length exceeds, else in the last one
+    #: a row is in the first class whose limit its length exceeds, else in the last class
     lengths: ClassVar[tuple[int, ...]] = (*(layout.PART * w for w in layout.SHARES), 0)
     part: ClassVar[int] = layout.NONZEROS
-    #: log2 of the rows of a block, by class
+    #: log2 of the rows of a block, for each class
     row_shifts: ClassVar[tuple[int, ...]] = (0, 0, 1, 2, 3, 3)
 
     def read_bytes(self, p: KernelProblem) -> int:
@@ -112,18 +113,18 @@ class AssignWarps(Preparation):
 
     @property
     def shifted_warps(self) -> int:
-        """Warps of a row of class 1, shifted by 1."""
+        """Twice the number of warps of a row of class 1."""
         return 2 * self.block_warps
 
     @property
     def class_offsets(self) -> list[tuple[int, int]]:
-        """Pairs (class, offset of the counts of its warps), of all but the first."""
+        """For each class but the first: its number, and the offset of its counts of warps."""
         return [(c, c * self.counts_bytes) for c in range(1, self.classes)]
 
     @property
     def class_records(self) -> list[tuple[int, int, int, int, int]]:
-        """Per class: log2 of the rows of a block, its mask, and the offsets of the units of all, of the first
-        block and of the stored units."""
+        """For each class: log2 of the rows of a block, the mask of these, and the offsets of three counts: all units,
+        units of the first block, stored units."""
         return [
             (shift, (1 << shift) - 1, WORD * c, 2 * WORD * c, 2 * WORD * c + WORD)
             for c, shift in enumerate(self.row_shifts)
@@ -131,5 +132,5 @@ class AssignWarps(Preparation):
 
 
 def groups(p: KernelProblem) -> int:
-    """Blocks of the counting kernels."""
+    """The number of blocks of the counting kernels."""
     return max(-(-int(p.extents.m) // ROWS), 1)

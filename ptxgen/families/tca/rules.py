@@ -10,12 +10,12 @@ from ptxgen.problem.device import Device
 
 #: most blocks of a launch
 BLOCK_LIMIT = 1 << 31
-#: first target of the instruction m16n8k8, by type
+#: type -> first target of the instruction m16n8k8
 TARGETS = {"f16": 75, "bf16": 80}
 
 
 def _multiplies(p: KernelProblem, d: Device) -> bool:
-    """True if the instruction multiplies elements of this type."""
+    """True if m16n8k8 multiplies elements of this type."""
     return p.dtype in TARGETS and p.compute == "f32" and p.out == p.dtype and d.sm >= TARGETS[p.dtype]
 
 

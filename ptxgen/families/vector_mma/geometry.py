@@ -10,8 +10,8 @@ from ptxgen.codegen.vectorized import WARP, IntOrColumn, ceil_div
 from ptxgen.families.common.matrix_instructions import COLUMNS, instruction
 from ptxgen.lowering.kernel_problem import KernelProblem
 
-WINDOW = COLUMNS  #: rows of a row window: the columns of the right operand of an MMA instruction
-GROUPS = WARP // 4  #: groups of 4 lanes; the lanes of a group load the same columns of B, of different rows
+WINDOW = COLUMNS  #: rows of a row window: columns of the right operand of an MMA instruction
+GROUPS = WARP // 4  #: groups of 4 lanes of a warp; the lanes of a group load the same columns of different rows of B
 FIXED_REGISTERS = 24  #: registers per thread besides sums, loads and addresses
 
 
@@ -23,12 +23,12 @@ class VectorMmaGeometry(Geometry):
 
 
 def lane_rows(p: KernelProblem) -> int:
-    """The rows of B that a lane loads for a block of vectors."""
+    """The number of rows of B that a lane loads for a block of vectors."""
     return instruction(p).k // 4
 
 
 def geometry(p: KernelProblem, c: Any) -> VectorMmaGeometry:
-    """The geometry of ``c`` on ``p``. ``c``: a configuration, or columns of many."""
+    """The geometry of ``c``, a configuration or columns of many, on ``p``."""
     elements = c.lane_vectors * c.vec_b
     slab = elements * GROUPS
     slabs = ceil_div(p.extents.n, slab)

@@ -1,4 +1,5 @@
-"""The performance model of vector_mma kernels: instructions, bytes of L2 and memory, latency of long windows."""
+"""The performance model of vector_mma kernels, from instructions, bytes of L2 and memory, and the latency of long
+windows."""
 
 from __future__ import annotations
 
@@ -18,19 +19,19 @@ from ptxgen.lowering.csr import SparseExtents
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
 
-OVERHEAD = 8.0  #: instructions of a block besides those of its loads and products
-ROW_BYTES = 32  #: bytes that a load of a row of B costs besides its own
-L2_SPEED = 2.4  #: bandwidth of the L2 cache over that of device memory
-#: cycles of an iteration: fixed, and of each block and element, with a warp alone
+OVERHEAD = 8.0  #: instructions for a block besides those of its loads and products
+ROW_BYTES = 32  #: bytes that a load of a row of B costs in addition to the bytes it loads
+L2_SPEED = 2.4  #: ratio of the bandwidths of L2 and device memory
+#: cycles of an iteration if a warp is alone: fixed, for each block, and for each element
 ROUND, BLOCK, ELEMENT = 250.0, 80.0, 10.0
-AHEAD = 0.65  #: share of the latency that is left where columns and values are loaded ahead
-LIST_US, PART_US = 0.2, 1.0  #: of reading a work list, of adding the parts of windows
-PART_ROWS = 4.0  #: accesses to a part in the workspace: stored, read, set to zero, and its counter
-START = 1500.0  #: cycles from the start of a window to its first products, and of its store
+AHEAD = 0.65  #: share of the latency that remains if columns and values are loaded ahead
+LIST_US, PART_US = 0.2, 1.0  #: microseconds for reading a work list; microseconds for adding the parts of windows
+PART_ROWS = 4.0  #: accesses to a part in the workspace: it is stored, read and set to zero, and has a counter
+START = 1500.0  #: cycles from the start of a window to its first products, plus those of its store
 
 
 def work(p: KernelProblem, c: Columns, g: VectorMmaGeometry, d: Device) -> Work:
-    """The cost of a block of vectors in a slab: warp instructions, bytes of L2; the latency of one iteration."""
+    """The cost of a block of vectors in a slab: warp instructions, bytes of L2, and latency of one iteration."""
     i, rows = instruction(p), lane_rows(p)
     loads = rows * c.lane_vectors
     pieces = 5 if p.element.bytes == 2 else 5.5  # of a left operand: permutes or roundings, and the product
@@ -48,12 +49,12 @@ def work(p: KernelProblem, c: Columns, g: VectorMmaGeometry, d: Device) -> Work:
 
 
 def cell(p: KernelProblem, c: Columns, g: VectorMmaGeometry, d: Device) -> Cells:
-    """The blocks; nothing else depends on extents."""
+    """The number of blocks; no other number depends on extents."""
     return Cells.of_slabs(g.slabs, g.blocks)
 
 
 def microseconds(p: KernelProblem, d: Device, w: Work, rows: Any, x: Cells, cell: Any) -> Floats:
-    """Microseconds of a launch."""
+    """The predicted microseconds of a launch."""
     e: SparseExtents = p.extents
     depth, windows = instruction(p).k, int(ceil_div(max(e.m, 1), WINDOW))
     blocks_of_vectors = max(e.vectors / depth + PAD * min(windows, e.vectors), 1.0)

@@ -27,7 +27,7 @@ from ptxgen.lowering.kernel_problem import KernelProblem
 
 @dataclass(frozen=True)
 class WindowSlabs:
-    """A block has adjacent row windows of C, one for each warp, and a slab of columns."""
+    """The tile scheduler: a block computes adjacent row windows of C, one for each warp, for a slab of columns."""
 
     grid_text: str = "(blocks of row windows, slabs of columns, 1)"
 
@@ -56,15 +56,15 @@ class VectorMmaParameters(KernelParameters):
 
 @dataclass(frozen=True)
 class WindowLoop(Part):
-    """The loop over the blocks of a row window, ``in_flight`` at once. ``ahead``: True if columns and values of the
-    next blocks are loaded before the products of the present ones.
+    """The loop over the blocks of a row window; ``in_flight`` blocks are computed at once. ``ahead``: True if columns
+    and values of the next blocks are loaded before the products of the present ones.
 
-    The left operand of an MMA instruction is a pair of columns of each group of lanes, of the rows of B that the
-    vectors of a block select; the right operand is the block. Lane 4 g + t loads columns of group g, of the rows of its
-    ``rows`` vectors; its sums are of the rows 2 t and 2 t + 1 of the window.
+    The right operand of an MMA instruction is the block. The left operand has, of the rows of B that the vectors of the
+    block select, a pair of columns for each group of lanes. Lane 4 g + t loads the columns of group g from the rows of
+    its ``rows`` vectors; its sums are in the rows 2 t and 2 t + 1 of the window.
 
-    ``vec``: elements of a vector of a row of B, ``vectors`` of a lane; ``size``: bytes of an element; ``access``,
-    ``packed``: type and registers of such a vector in memory.
+    ``vec``: elements of a vector of a row of B; ``vectors``: such vectors of a lane; ``size``: bytes of an element;
+    ``access``, ``packed``: PTX type and registers of such a vector in memory.
     """
 
     ptx_type: str
@@ -127,22 +127,22 @@ class WindowLoop(Part):
     absent: ClassVar[int] = ABSENT
     whole: ClassVar[int] = WHOLE
     groups: ClassVar[int] = GROUPS
-    #: rows of C of a window, and of a lane
+    #: rows of C that a part (a window) has
     part_rows: ClassVar[int] = WINDOW
     lane_rows: ClassVar[int] = 2
-    #: lanes of a window: all of a warp
+    #: lanes that compute a window: all of a warp
     row_threads: ClassVar[int] = WARP
     member_mask: ClassVar[int] = (1 << WARP) - 1
     member_clamp: ClassVar[int] = WARP - 1
 
     @property
     def depth(self) -> int:
-        """Vectors of a block."""
+        """The number of 8×1 vectors of a block."""
         return self.instruction.k
 
     @property
     def column_bytes(self) -> int:
-        """Bytes of the columns of a block."""
+        """Bytes of the column indices of a block."""
         return self.depth * WORD
 
     @property
@@ -152,21 +152,22 @@ class WindowLoop(Part):
 
     @property
     def pairs(self) -> range:
-        """Pairs of elements of a lane, one for each MMA instruction of a block."""
+        """The numbers of a lane's pairs of elements; each pair takes an MMA instruction per block."""
         return range(self.vec * self.vectors // 2)
 
     def element(self, block: int, row: int, e: int) -> str:
-        """The register with element ``e`` of a row of B."""
+        """The register with element ``e`` of row ``row`` of B."""
         at = e % self.vec // (2 if self.packed < self.vec else 1)
         return self.loaded[block, row, e // self.vec, at]
 
     def sum(self, row: int, e: int) -> str:
-        """The sum of element ``e`` of row 2 t + ``row`` of the window."""
+        """The register with the sum of element ``e`` in row 2 t + ``row`` of the window."""
         return self.sums[e // 2, e % 2 * 2 + row]
 
     @property
     def c_vectors(self) -> dict[tuple[int, int], tuple[list[str], list[tuple[str, str, str]], str]]:
-        """Pairs (row, vector) of C -> its sums, (word, sum, sum) of elements of 16 bits, the operand that is stored."""
+        """For each (row, vector) of C: its sums; for 16-bit elements, each word with its two sums; the operand that is
+        stored."""
         vectors = {}
         for r, v in self.lane_vectors:
             sums = [self.sum(r, v * self.vec + i) for i in range(self.vec)]
@@ -176,11 +177,11 @@ class WindowLoop(Part):
 
     @property
     def lane_vectors(self) -> list[tuple[int, int]]:
-        """Pairs (row, vector) of the sums of a lane."""
+        """The (row, vector) of each vector of sums of a lane."""
         return [(r, v) for r in range(self.lane_rows) for v in range(self.vectors)]
 
     def sum_accesses(self, v: int, row: int = 0) -> list[tuple[int, list[str], str]]:
-        """Triples (offset in bytes, registers, type) of the accesses to the sums of vector ``v`` in the workspace."""
+        """The accesses to the sums of vector ``v`` in the workspace, as (offset in bytes, registers, type)."""
         step = min(self.vec, 4)
         return [
             (4 * i, [self.sum(row, v * self.vec + i + j) for j in range(step)], width(step, "f32"))
@@ -188,7 +189,7 @@ class WindowLoop(Part):
         ]
 
     def fragment(self, block: int, pair: int) -> list[str]:
-        """The instructions that compose the left operand from the loaded elements of a pair."""
+        """The instructions that assemble the left operand from the loaded elements of a pair."""
         if not self.converts:
             return [
                 f"cvt.rna.tf32.f32 {self.left[2 * row + i]}, {self.element(block, row, 2 * pair + i)};"
@@ -205,7 +206,7 @@ class WindowLoop(Part):
         return lines
 
     def product(self, block: int, pair: int) -> str:
-        """The MMA instruction of a pair of elements."""
+        """The MMA instruction for a pair of elements."""
         sums = braces([self.sums[pair, i] for i in range(4)])
         left, right = braces(self.left.all), self.value.vector(block, 0, n=2)
         return f"{self.instruction.name} {sums}, {left}, {right}, {sums};"
@@ -216,32 +217,32 @@ class WindowLoop(Part):
 
     @property
     def part_bytes(self) -> int:
-        """Bytes of a column of a part."""
+        """Bytes that a part has in each column."""
         return 4 * self.part_rows
 
     @property
     def vector_columns(self) -> list[int]:
-        """The first column of each vector of a lane, from that of the first vector."""
+        """The column distances from a lane's first vector to each of its vectors."""
         return [v * self.groups * self.vec for v in range(self.vectors)]
 
     @property
     def member_bytes(self) -> int:
-        """Bytes of the columns that a lane reads of a block."""
+        """Bytes of the column indices of a block that a lane reads."""
         return WORD * self.rows
 
     @property
     def column_offsets(self) -> list[int]:
-        """The offset of the columns of each block in flight, and of the next."""
+        """The offsets of the column indices of each block in flight, and of the next block."""
         return [q * self.column_bytes for q in range(self.in_flight + 1)]
 
     @property
     def value_offsets(self) -> list[int]:
-        """The offset of the values of each block in flight, and of the next."""
+        """The offsets of the values of each block in flight, and of the next block."""
         return [q * self.block_bytes for q in range(self.in_flight + 1)]
 
     @property
     def products(self) -> list[list[str]]:
-        """The lines that multiply each block in flight."""
+        """For each block in flight, the instructions that multiply it."""
         return [
             [line for pair in self.pairs for line in (*self.fragment(q, pair), self.product(q, pair))]
             for q in range(self.in_flight)
@@ -249,7 +250,7 @@ class WindowLoop(Part):
 
     @property
     def c_pairs(self) -> list[tuple[str, str, str]]:
-        """Triples (word, converted element, converted element) of a vector of C with elements of 16 bits."""
+        """For a vector of C with 16-bit elements: each word with its two converted elements."""
         return [
             (self.loaded[0, 0, 0, i], self.wide[2 * i], self.wide[2 * i + 1])
             for i in (range(self.packed) if self.converts and self.vec > 1 else ())
@@ -257,12 +258,12 @@ class WindowLoop(Part):
 
     @property
     def c_elements(self) -> list[str]:
-        """The elements of a vector of C, in the type of sums."""
+        """The registers of the elements of a vector of C, in the type of sums."""
         return self.wide.all if self.converts else [self.loaded[0, 0, 0, i] for i in range(self.vec)]
 
     @property
     def order(self) -> str:
-        """The slot of the order of loads and products."""
+        """The template file that orders loads and products."""
         return "math/blocks_ahead.mako" if self.ahead else "math/blocks_in_turn.mako"
 
     @property
@@ -286,7 +287,7 @@ class WindowLoop(Part):
 
 
 def preparations_of(p: KernelProblem, c: Config) -> tuple[Preparation, ...]:
-    """What is made from A for the kernels of ``c``."""
+    """The preparations of A for the kernels of ``c``."""
     windows = RowWindows(p.dtype, instruction(p).k)
     if c.row_order != BY_LENGTH:
         return (windows,)

@@ -13,11 +13,11 @@ from ptxgen.families.vector_mma.geometry import WINDOW
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.dtypes import dtype
 
-ABSENT = 0xFFFFFFFF  #: the column of a vector that pads the last block of a window
+ABSENT = 0xFFFFFFFF  #: the column index of a vector that pads the last block of a window
 WORD = 4
-#: blocks of all windows: row pointers have 32 bits, and each block has a nonzero
+#: most blocks of all windows: each block has a nonzero, and row pointers have 32 bits
 BLOCK_LIMIT = (1 << 31) - 1
-PAD = 0.45  #: the mean share of the last block of a window that is padding
+PAD = 0.45  #: mean share of a window's last block that is padding
 _LANES = 4  #: lanes that share a block of the left operand
 
 
@@ -31,13 +31,13 @@ def windows_of(p: KernelProblem) -> tuple[int]:
 
 @dataclass(frozen=True)
 class RowWindows(Scan, Preparation):
-    """Blocks of ``depth`` 8×1 vectors of each row window. The vectors are the distinct columns of the window, in
-    ascending order; pads have the column ``ABSENT`` and zeros.
+    """The preparation of blocks of ``depth`` 8×1 vectors for each row window. The vectors are the distinct columns of
+    the window, in ascending order; a padding vector has the column ``ABSENT`` and zeros.
 
-    ``window_starts``: the first block of each window, and the number of blocks; ``window_columns``: the columns of a
-    block; ``window_values``: 8 rows of ``depth`` values of a block, in the type ``element``; those of f32 are rounded
-    to tf32. Vector r of a block is at the place that ``place`` gives: lane t of 4 adjacent lanes reads ``depth`` / 4
-    adjacent places, and load i of the 4 lanes is of 4 adjacent vectors.
+    It makes three arrays. ``window_starts``: the first block of each window, and the number of blocks.
+    ``window_columns``: the columns of each block. ``window_values``: for each block 8 rows of ``depth`` values, in the
+    type ``element``; f32 values are rounded to tf32. A vector is stored at the place that ``place`` gives: lane t of 4
+    adjacent lanes reads ``depth`` / 4 adjacent places, and load i of the 4 lanes reads 4 adjacent vectors.
     """
 
     element: str
@@ -46,8 +46,8 @@ class RowWindows(Scan, Preparation):
     kernel = "prepare/row_windows.mako"
     reads_values = True
 
-    threads: ClassVar[int] = 256  #: of a block, which prepares a window
-    bitmap: ClassVar[int] = 4096  #: words of the bitmap of columns, a multiple of 4 a thread
+    threads: ClassVar[int] = 256  #: threads of a block, which prepares one window
+    bitmap: ClassVar[int] = 4096  #: words of the bitmap of columns; a multiple of 4 for each thread
     counted: ClassVar[ParameterList] = ParameterList(
         (given("u64", "indptr", "indices", "window_starts"), Parameters("u32", ("M",), rows_of))
     )
@@ -80,7 +80,7 @@ class RowWindows(Scan, Preparation):
 
     @property
     def lane_places(self) -> int:
-        """Adjacent places of a lane."""
+        """The number of adjacent places of a lane."""
         return self.depth // _LANES
 
     def place(self, vector: int) -> int:
@@ -93,7 +93,7 @@ class RowWindows(Scan, Preparation):
         return WINDOW * self.depth * self.size
 
     def read_bytes(self, p: KernelProblem) -> int:
-        """The columns are read twice, the values once."""
+        """The bytes that the preparation reads: columns twice, values once."""
         return int(p.extents.nnz * (2 * WORD + self.size) + 2 * p.extents.m * WORD)
 
     def expected(self, p: KernelProblem) -> dict[str, int]:
@@ -118,12 +118,12 @@ class RowWindows(Scan, Preparation):
 
     @property
     def column_bytes(self) -> int:
-        """Bytes of the columns of a block."""
+        """Bytes of the column indices of a block."""
         return WORD * self.depth
 
     @property
     def block_stores(self) -> int:
-        """Stores of 16 bytes that clear a block."""
+        """The number of 16-byte stores that clear a block."""
         return self.block_bytes // 16
 
     @property
@@ -132,7 +132,7 @@ class RowWindows(Scan, Preparation):
 
     @property
     def arrays_bytes(self) -> dict[int, int]:
-        """Number of arrays of as many words as the bitmap -> their bytes."""
+        """Number of arrays with as many words as the bitmap -> bytes of these arrays."""
         return {n: n * self.bitmap_bytes for n in (1, 2)}
 
     @property
@@ -147,7 +147,7 @@ class RowWindows(Scan, Preparation):
 
     @property
     def log2_round_words(self) -> int:
-        """Log2 of the words that the threads clear at once."""
+        """log2 of the words that the threads clear at once."""
         return (4 * self.threads).bit_length() - 1
 
     @property
@@ -156,7 +156,7 @@ class RowWindows(Scan, Preparation):
 
     @property
     def range_columns(self) -> int:
-        """Columns of a range: bits of the bitmap."""
+        """The number of columns of a range, which are the bits of the bitmap."""
         return 32 * self.bitmap
 
     log2_lane_places = Log2("lane_places")

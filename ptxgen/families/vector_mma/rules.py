@@ -9,12 +9,12 @@ from ptxgen.families.common.sparse_rules import grid_rule, pitch_rule, vec_rule
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
 
-LEAST_PART = 4  #: blocks of a part of a row window
+LEAST_PART = 4  #: least blocks of a part of a row window
 TYPES = {"f16": "f32", "bf16": "f32", "f32": "tf32"}
 
 
 def _multiplies(p: KernelProblem, d: Device) -> bool:
-    """True if its instructions multiply elements of this type."""
+    """True if the family's MMA instruction multiplies elements of this type."""
     return TYPES.get(p.dtype) == p.compute and p.out == p.dtype and d.sm >= instruction(p).sm and not p.sink.epilogue
 
 

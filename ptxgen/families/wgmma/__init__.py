@@ -1,1 +1,1 @@
-"""The family for Hopper: TMA loads tiles, warpgroups multiply them by wgmma."""
+"""The family wgmma for Hopper: TMA loads tiles, and warpgroups multiply them by wgmma."""

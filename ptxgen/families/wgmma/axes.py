@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from ptxgen.codegen.config.axes import Axis, common, switch
 
-B_ONCE = 4  #: of l2_evict_first
-EVICTING = {"a": (1, 3), "b": (2, 3, B_ONCE)}  #: values of l2_evict_first with a policy for the loads of an operand
-SIDES = (8, 16, 32, 48, 64, 96, 128, 192, 256)  #: of a block's tile
+B_ONCE = 4  #: value ``b_once`` of l2_evict_first
+#: operand -> the values of l2_evict_first with which its loads have the policy evict_first
+EVICTING = {"a": (1, 3), "b": (2, 3, B_ONCE)}
+SIDES = (8, 16, 32, 48, 64, 96, 128, 192, 256)  #: sides of a block's tile
 
 AXES = (
     common("ml", SIDES, least=1, power_of_two=False),

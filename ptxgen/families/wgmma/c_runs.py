@@ -1,4 +1,4 @@
-"""C of convolutions: rows and columns in runs of constant stride."""
+"""The addressing of C of convolutions, whose rows and columns are in runs of constant stride."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ptxgen.lowering.kernel_problem import STRIDED, KernelProblem
 
 
 class RunLayout:
-    """Offsets of rows (or columns) of C in runs of constant stride, which a kernel computes from ``parameters``."""
+    """The offsets of rows (or columns) of C in runs of constant stride. A kernel computes them from ``parameters``."""
 
     def __init__(self, name: str, digits: Digits) -> None:
         self.name = name
@@ -28,21 +28,21 @@ class RunLayout:
 
     @property
     def registers(self) -> tuple[str, ...]:
-        """The kernel parameters that its offsets are computed from."""
+        """The registers of kernel parameters from which the offsets are computed."""
         return self.parameters
 
     @property
     def operand(self) -> str:
-        """``registers`` with commas."""
+        """The names in ``registers``, separated by commas."""
         return ", ".join(f"%{name}" for name in self.registers)
 
     @property
     def parameter_operand(self) -> str:
-        """The registers of ``parameters`` with commas."""
+        """The registers of ``parameters``, separated by commas."""
         return ", ".join(f"%{name}" for name in self.parameters)
 
     def values(self, digits: Digits) -> tuple[int, ...]:
-        """The values of ``parameters``: number n is at n · step + n // extent · run_gap."""
+        """The values of ``parameters``. Row (or column) n is at offset n · step + n // extent · run_gap."""
         extent, step = digits[-1]
         if len(digits) == 1:
             return (step,)
@@ -50,8 +50,9 @@ class RunLayout:
 
 
 class PhasePixels(RunLayout):
-    """Offsets of rows (or columns) of C that are pixels of a phase of a strided input gradient: the number is composed
-    of an image and a position along each axis. Positions past the last pixel of the phase are out of bounds."""
+    """The offsets of rows (or columns) of C that are pixels of a phase of a strided input gradient. The number of a row
+    consists of an image and a position along each axis. Positions past the last pixel of the phase are out of
+    bounds."""
 
     def __init__(self, name: str, digits: Digits) -> None:
         self.name, self.axes, self.has_gaps = name, range(len(digits) - 1), True
@@ -68,7 +69,7 @@ class PhasePixels(RunLayout):
 
 
 def run_layouts(p: KernelProblem) -> list[RunLayout]:
-    """The run layouts of rows and columns of C, if C is not a matrix; else none."""
+    """The run layouts of the rows and of the columns of C; empty if C is a matrix."""
     if im2col(p) is None or not im2col(p).result:
         return []
     strided = im2col(p).phases and not im2col(p).by_phase
@@ -79,7 +80,8 @@ def run_layouts(p: KernelProblem) -> list[RunLayout]:
 
 @dataclass(frozen=True)
 class RunAddressing(CAddressing):
-    """C where its rows and columns may be in runs of constant stride: auxiliary kernels address it through tables."""
+    """The addressing of C if rows and columns may be in runs of constant stride. Auxiliary kernels address C through
+    offset tables."""
 
     runs: bool
 
@@ -98,6 +100,6 @@ class RunAddressing(CAddressing):
 
 @lru_cache(maxsize=64)
 def c_tables(rows: Digits, columns: Digits) -> tuple[implicit_gemm.OffsetTable, implicit_gemm.OffsetTable]:
-    """Offset tables of C, for kernels that scale or reduce it."""
+    """The offset tables of C for auxiliary kernels that scale or reduce C."""
     maps = [implicit_gemm.IndexMap(tuple(n for n, _ in x), tuple(step for _, step in x)) for x in (rows, columns)]
     return implicit_gemm.ImplicitOperand(maps[0], maps[1]).tables

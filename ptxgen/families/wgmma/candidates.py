@@ -61,16 +61,18 @@ from ptxgen.problem.device import Device
 
 #: (64-row tiles per block, math warpgroups, pingpong)
 LONG = ((1, 1, 0), (2, 1, 0), (2, 2, 0), (3, 3, 0), (4, 2, 0), (1, 2, 1), (2, 2, 1))
-SHORT = (8, 16, 24, 32, 40, 48, 64, 80, 96, 112, 128, 160, 176, 192, 224, 256)  #: extents along the other side
-DEPTHS = (SPAN // 2, SPAN, 2 * SPAN)  #: bytes of a stage's rows
+#: extents of a block's tile along the other side
+SHORT = (8, 16, 24, 32, 40, 48, 64, 80, 96, 112, 128, 160, 176, 192, 224, 256)
+DEPTHS = (SPAN // 2, SPAN, 2 * SPAN)  #: bytes of a row of a stage
 #: blocks of a cluster along X, along Y, and along K
 CLUSTERS = ((1, 1, 1), (2, 1, 1), (4, 1, 1), (2, 2, 1), (2, 4, 1), (1, 1, 2), (1, 1, 3), (1, 1, 4), (1, 1, 8))
 STAGES = (2, 3, 4, 6, 8, 12)
-WAITING_LIMIT = 64  #: the most slices that wait for each other
+WAITING_LIMIT = 64  #: most slices that may wait for each other
 REALIGNED = 2  #: element size in bytes of operands that can be realigned in shared memory
-SMALL = 16  #: with no greater K, and no more rows or columns, other families are as fast
+SMALL = 16  #: if K is not greater, and there are not more rows or columns, other families are as fast
 LEAST = (16, 32)  #: values of tma_rows, besides 0
-NEAR, FEW = 2, 4  #: raster_group of experts with at most so many tiles along M, if wgmma's 64 rows are along N
+#: raster_group of experts, if wgmma's 64 rows are along N and the expert has at most FEW tiles along M
+NEAR, FEW = 2, 4
 #: epilogue_smem, epilogue_subtiles, epilogue_buffers, epilogue_aliases_ab
 EPILOGUES = ((0, 1, 1, 0), (1, 1, 1, 0), (1, 1, 1, 1), (1, 4, 4, 0), (1, 4, 4, 1))
 
@@ -84,12 +86,12 @@ SLICES = (
     (4, SPLIT_WORKSPACE),
 )
 
-#: the same where packed operands or planes overwrite the workspace
+#: the same pairs if packed operands or planes overwrite the workspace
 SLICES_PLANES = ((0, SPLIT_MEMSET), (2, SPLIT_WORKSPACE), (1, SPLIT_WORKSPACE), (4, SPLIT_WORKSPACE))
 
 PATHS = ("operand_path_a", "operand_path_b")
 
-#: the values of each axis that are tried, besides the tables above
+#: axis -> the values that are tried, besides the tables above
 AXES = searched(axes.AXES)
 CLASS_AXES = {"epilogue_smem": (1,), "epilogue_subtiles": (1,), "epilogue_buffers": (1,), "epilogue_aliases_ab": (0,)}
 
@@ -175,12 +177,13 @@ class WgmmaSpace(TileSpace):
     )
 
     def is_dominated(self, p: KernelProblem, others: Collection[str]) -> bool:
-        """Other families were as fast in all but two of 496 measured small GEMMs."""
+        """Other families were as fast in all but two of 496 measured GEMMs for which this is true: small ones."""
         small = im2col(p) is None and p.k <= SMALL and min(p.m, p.n) <= SMALL
         return small and not grouped(p) and p.element.bytes == 2 and multiplies_by(others, "mma.sync")
 
     def neutral(self, p: KernelProblem) -> KernelProblem:
-        """The representative has the same operands that TMA can map; its extents are those of tma_rows, or neutral."""
+        """The representative of the problem's class. TMA can map the same of its operands; its extents are neutral, or
+        those that ``tma_rows`` needs."""
         c = p.vectors[2] * p.output.bytes
         m, n = (next((r for r in LEAST if x <= r), NEUTRAL) for x in (NEUTRAL if grouped(p) else p.m, tma_n(p)))
         sizes = {x: p.operand(x).element.bytes for x in "AB"}
@@ -195,8 +198,8 @@ class WgmmaSpace(TileSpace):
         return p
 
     def variables(self, p: KernelProblem) -> dict[tuple[str, ...], list[tuple[int, ...]]]:
-        """Tiles with warpgroups, clusters, epilogues, ``kg`` with ``splitk``, operand paths: few other combinations of
-        their values are legal."""
+        """The groups of axes for the sampler: tiles with warpgroups, clusters, epilogues, ``kg`` with ``splitk``,
+        operand paths. In each of these groups few other combinations of values are legal."""
         tiles = [
             (n * ROWS, short, 0, wg, pingpong, persistent)
             for n, wg, pingpong in LONG
@@ -238,13 +241,14 @@ class WgmmaSpace(TileSpace):
         }
 
     def _depths(self, p: KernelProblem) -> list[int]:
-        """Values of ``u``. If the channels of a convolution fit only the narrowest box, a stage may be one such box."""
+        """The values of ``u``. If only the narrowest box fits the channels of a convolution, a stage may be one such
+        box."""
         narrow = (STEP,) if im2col(p) is not None and widest_unit(p) * factor_bytes(p) == STEP else ()
         return [b // factor_bytes(p) for b in (*narrow, *DEPTHS)]
 
     def _operand_paths(self, p: KernelProblem) -> list[tuple[int, ...]]:
-        """Values of operand_path_a and operand_path_b. Operands that TMA cannot map are packed or realigned. If packing
-        would transpose both operands, one of them is packed; if it would transpose one, that one may be."""
+        """The pairs (operand_path_a, operand_path_b). Operands that TMA cannot map are packed or realigned. If packing
+        would transpose both operands, one of them is packed; if it would transpose one operand, this may be packed."""
         if planes(p) > 1:
             return [(DIRECT, DIRECT)]
         if im2col(p) is not None:
@@ -266,15 +270,15 @@ class WgmmaSpace(TileSpace):
         return list(dict.fromkeys([packed, (PACK * (off_a or a), PACK * (off_b or b))]))
 
     def _interleaving(self, p: KernelProblem) -> tuple[int, ...]:
-        """Values of interleave_phases."""
+        """The values of ``interleave_phases``."""
         return (0, 1) if im2col(p) is not None and im2col(p).images is not None else (0,)
 
     def _promotion_buffers(self, p: KernelProblem) -> tuple[int, ...]:
-        """Values of promotion_buffers."""
+        """The values of ``promotion_buffers``."""
         return self.axes["promotion_buffers"] if promotion.promotes(p) else (1,)
 
     def _row_taps(self, p: KernelProblem) -> tuple[int, ...]:
-        """Values of row_taps."""
+        """The values of ``row_taps``."""
         x = im2col(p)
         if x is None or not x.shares_row_taps or x.taps_of_row not in self.axes["row_taps"]:
             return (1,)
@@ -343,17 +347,19 @@ class WgmmaSpace(TileSpace):
         return c.replace(vec_c=width_c(p, c.replace(vec_c=p.vectors[2])))
 
     def slice_options(self, p: KernelProblem) -> list[dict[str, int]]:
-        """Two slices represent any larger number: registers and shared memory of a block are the same."""
+        """One slice, and two slices, which represent any larger number: a block's registers and shared memory are the
+        same."""
         return [{"kg": 2 if waves else 1, "splitk": split} for waves, split in self._slices(p)]
 
     def accepts(self, option: dict[str, int], c: Columns) -> Any:
-        """Persistent blocks have no slices. With ``distributed``, a block finishes a small part of the tile, which it
-        stores as one subtile; the possible numbers of subtiles depend on the number of slices."""
+        """A mask of the rows that are candidates with ``option``. Persistent blocks have no slices. With
+        ``distributed``, a block finishes a small part of the tile and stores it as one subtile; the possible numbers of
+        subtiles depend on the number of slices."""
         whole = (c.epilogue_subtiles == 1) | (option["splitk"] != SPLIT_DISTRIBUTED)
         return (c.persistent == 0) & whole if option["kg"] > 1 else whole
 
     def _slices(self, p: KernelProblem) -> list[tuple[int, int]]:
-        """Pairs (half waves, splitk) of the candidates; slices that cannot wait for each other add to C or the
+        """The pairs (half waves, splitk) of the candidates. Slices that cannot wait for each other add to C or use the
         workspace."""
         many = SPLIT_MEMSET if reducible(p) else SPLIT_WORKSPACE
         packed = any(operand_packing.packs_conv(p)) and (im2col(p) is None or im2col(p).unpacked is None)
@@ -363,8 +369,9 @@ class WgmmaSpace(TileSpace):
     # ---- cells
 
     def cells(self, p: KernelProblem, d: Device, tiles: Columns) -> tuple[Columns, Ints]:
-        """Slices for a half, one and two waves of clusters, with each ``splitk``. An operand that is read once has
-        evict_first, except images, which every filter tap reads again, if others are packed or in groups."""
+        """The cells: slices for a half, one and two waves of clusters, with each ``splitk``. An operand that is read
+        once has evict_first. Images, which every filter tap reads again, have it only if other operands are packed or
+        in groups."""
         slices = self._slices(p)
         plain = Columns({n: tiles.column(n) for n in self.tile}, len(tiles)).replace(family=self.code)
         c = Grid.crossed(plain, [[{}] * len(slices)])
@@ -451,12 +458,13 @@ class WgmmaSpace(TileSpace):
             yield {"cluster_k": cluster_k, "kg": max(1, config.kg * config.cluster_k // cluster_k)}
 
     def balanced(self, p: KernelProblem, config: Config) -> dict[str, int]:
-        """Blocks of one tile start where others have ended. The tiles of persistent blocks are far from one another,
-        and the share of skipped ones differs: at 8192 the most have 10 of 8.0 on average."""
+        """Changes to kernels with one tile per block, whose blocks start when others have ended. The tiles of a
+        persistent block are far from one another, and the share of skipped tiles differs: at 8192 the busiest block has
+        10, the mean is 8.0."""
         return {"persistent": 0} if p.mirrored and config.persistent and not config.pingpong else {}
 
     def with_dependent_axes(self, p: KernelProblem, config: Config, changes: dict[str, int]) -> list[Config]:
-        """Sets the axes that the changed ones constrain."""
+        """Sets the axes that the changed axes constrain."""
         v = {**dict(config.items()), **changes}
         if v["kg"] == 1:
             v["splitk"] = SPLIT_MEMSET
@@ -488,7 +496,7 @@ class WgmmaSpace(TileSpace):
 
 
 def width_c(p: KernelProblem, c: Columns) -> Any:
-    """Elements of one store of C: the default where TMA stores, else the adjacent ones of a thread, or of four."""
+    """Elements of one store of C: the default if TMA stores, else the adjacent elements of one thread or of four."""
     x = im2col(p)
     single = (c.transposed_mma == 1) & np.logical_not(adjacent_rows(p, c))
     if x is not None:

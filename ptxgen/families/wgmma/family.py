@@ -1,4 +1,4 @@
-"""The family wgmma: TMA and wgmma of sm_90."""
+"""The family wgmma: products by TMA and wgmma on sm_90."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from ptxgen.families.wgmma.geometry import WgmmaGeometry, geometry
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.lowering.strided import matrix_product
 
-WARPGROUP = 128  #: threads
+WARPGROUP = 128  #: threads of a warpgroup
 
 
 def _groups(c: Any) -> Any:
-    """Warpgroups that share a tile of C."""
+    """The number of warpgroups that share a tile of C."""
     return np.where(c.pingpong == 1, 1, c.math_warpgroups)
 
 
 def _issuer_tile(p: KernelProblem, c: Any, g: WgmmaGeometry) -> tuple[Any, Any, Any, Any, Any]:
-    """A warpgroup's tile; an access of TMA counts as if it were of 16 bytes."""
+    """The ``issuer_tile`` of a warpgroup. TMA counts as loads of 16 bytes."""
     size = g.math.element_bytes * g.math.planes
     x_rows = g.x.rows / c.cluster_y
     loads = [np.where(c.transposed_mma == other, x_rows, g.y.slice) * c.u * size / 16 for other in (0, 1)]

@@ -1,6 +1,7 @@
 """The geometry of wgmma kernels: a producer warp loads by TMA, math warpgroups issue wgmma.
 
-X is the operand on the side of wgmma's 64 rows, Y the other: A and B, or B and A where ``transposed_mma``.
+X is the operand on the side of wgmma's 64 rows, Y is the other operand. X is A and Y is B, or the reverse with
+``transposed_mma``.
 """
 
 from __future__ import annotations
@@ -28,69 +29,70 @@ from ptxgen.lowering.row_reduce import RowReduce
 from ptxgen.lowering.sink import SelectValues, ValueSink
 from ptxgen.problem.device import Device
 
-ROWS = 64  #: rows of one wgmma
-STEP = 32  #: bytes of K of one wgmma
-COLUMNS = 8  #: columns of the smallest wgmma, and of a group of accumulators
+ROWS = 64  #: rows of one wgmma instruction
+STEP = 32  #: bytes of K of one wgmma instruction
+COLUMNS = 8  #: columns of the smallest wgmma instruction, and of a group of accumulators
 SPAN = 128  #: bytes of the widest swizzle, and of the inner side of a box
-ALIGNED = 1024  #: alignment of each tile in shared memory in bytes: the period of the widest swizzle
+ALIGNED = 1024  #: alignment in bytes of each tile in shared memory: the period of the widest swizzle
 WARPGROUP = 4 * WARP
-MOST_OWNERS = 16  #: the most blocks that each finish a part of a tile
+MOST_OWNERS = 16  #: most blocks that each finish a part of a tile
 LOOP_REGISTERS = 38  #: registers per thread of the main loop besides the accumulators
-PHASE_REGISTERS = 6  #: more of them if tiles are of phases: the address of C and the pixels along each axis
-#: registers per thread that realign operands: words in flight at most, and addresses
+PHASE_REGISTERS = 6  #: further registers if tiles are of phases: the address of C, and the pixels along each axis
+#: registers per thread that realigns operands: the most words in flight, and addresses
 REALIGN_WORDS, REALIGN_REGISTERS = 32, 24
-EXCHANGE_REGISTERS = 16  #: registers per thread of scales that lanes exchange
-SPARE_REGISTERS = 4  #: of LOOP_REGISTERS that loops with scales leave, unless lanes exchange them
+EXCHANGE_REGISTERS = 16  #: registers per thread for scales that lanes exchange
+SPARE_REGISTERS = 4  #: registers of LOOP_REGISTERS that loops with scales do not use, unless lanes exchange the scales
 #: quantized weights: registers of a scale or zero point with its address, and those of LOOP_REGISTERS that loops with
 #: weights leave
 SCALE_REGISTERS, WEIGHTS_SPARE = 6, 18
-#: X in registers: 32-bit registers of 64 rows and one step, and how many steps are buffered
+#: X in registers: 32-bit registers for 64 rows and one step, and the number of steps that are buffered
 FRAGMENT, FRAGMENTS = 4, 2
-#: registers per thread of three and of four warpgroups without setmaxnreg
+#: registers per thread without setmaxnreg: with three warpgroups, and with four
 EQUAL_REGISTERS, EQUAL_OF_FOUR = 168, 128
-#: setmaxnreg with two math warpgroups: registers per producer thread, and per math thread
+#: registers by setmaxnreg with two math warpgroups: per producer thread, and per math thread
 PRODUCER, MATH = 40, 232
-#: the same for producers that need more
+#: the same numbers for producers that need more registers
 PRODUCER_MORE, MATH_LESS = 48, 224
-#: the same with three math warpgroups
+#: the same numbers with three math warpgroups
 PRODUCER_OF_FOUR, MATH_OF_FOUR = 56, 152
-#: blocks that an H200 (132 multiprocessors) runs at once, one per multiprocessor, by the size of their clusters: a
-#: cluster stays within a GPC, and GPCs have 16 or 18 multiprocessors. Measured
+#: size of a cluster -> blocks that an H200 (132 multiprocessors) runs at once, one per multiprocessor. A cluster stays
+#: within a GPC, and GPCs have 16 or 18 multiprocessors. Measured
 RESIDENT_BLOCKS = {1: 132, 2: 132, 3: 117, 4: 120, 5: 110, 6: 102, 8: 120}
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
 class SideGeometry:
-    """X or Y of a block tile, and how TMA loads it."""
+    """The geometry of X or Y: the block tile, and how TMA loads it."""
 
     tile: IntOrColumn  #: elements of the block tile along this side
     extent: IntOrColumn  #: extent of C along this side
-    kmajor: BoolOrColumn  #: whether K is contiguous
+    kmajor: BoolOrColumn  #: True if K is contiguous
     box: IntOrColumn  #: contiguous elements of a TMA box
     rows: IntOrColumn  #: elements along this side that TMA loads
-    slice: IntOrColumn  #: what one block of a multicast loads: columns of Y, rows of X (if not K-major, elements of K)
+    #: elements that one block of a multicast loads: columns of Y, rows of X (if not K-major, elements of K)
+    slice: IntOrColumn
     bytes: IntOrColumn  #: bytes in a stage
-    realigned: BoolOrColumn  #: whether math warpgroups realign it in shared memory
+    realigned: BoolOrColumn  #: True if math warpgroups realign it in shared memory
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
 class MathGeometry:
-    """What a math warpgroup multiplies."""
+    """The products of a math warpgroup."""
 
-    element_bytes: int  #: bytes of an element as wgmma takes it
-    planes: int  #: bf16 planes of each operand, or 1
-    promotes: bool  #: True if sums of parts of K have accumulators besides those of the totals
-    mi: IntOrColumn  #: 64-row wgmma instructions of a warpgroup along X
-    a_from_registers: BoolOrColumn  #: whether wgmma reads X from registers
+    element_bytes: int  #: bytes of an element in the type that wgmma multiplies
+    planes: int  #: bf16 planes of each operand; 1 if operands are not split
+    promotes: bool  #: True if sums of parts of K have accumulators besides the totals (promotion)
+    mi: IntOrColumn  #: wgmma instructions of 64 rows that a warpgroup stacks along X
+    a_from_registers: BoolOrColumn  #: True if wgmma reads X from registers
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
 class PipelineGeometry:
     """The stages of the K loop."""
 
-    unit: IntOrColumn  #: elements of K that one box loads at most
+    unit: IntOrColumn  #: most elements of K that one box loads
     k_iters: IntOrColumn  #: iterations of the K loop over all slices
-    image_boxes: IntOrColumn  #: adjacent boxes of images, where K counts pixels
+    image_boxes: IntOrColumn  #: adjacent boxes of images, if K counts pixels
     stage_bytes: IntOrColumn  #: bytes of a stage
     bytes: IntOrColumn  #: bytes of all stages
     barrier_bytes: IntOrColumn  #: bytes of mbarriers
@@ -98,28 +100,28 @@ class PipelineGeometry:
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
 class ReductionGeometry:
-    """Which blocks add the partial sums of a tile, and where."""
+    """Which blocks add the partial sums of a tile, and where the sums are."""
 
     groups: IntOrColumn  #: groups of 8 columns of the block tile
     owners: IntOrColumn  #: blocks that each finish a part of the tile
     owner_columns: IntOrColumn  #: columns of the tile that one block finishes
-    single_reducer: BoolOrColumn  #: whether one block of a cluster along K finishes the whole tile
+    single_reducer: BoolOrColumn  #: True if one block of a cluster along K finishes the whole tile
     dsmem_used: IntOrColumn  #: bytes of partial sums from the other blocks of the cluster
-    dsmem_bytes: IntOrColumn  #: the same, aligned
+    dsmem_bytes: IntOrColumn  #: ``dsmem_used``, aligned
     partial_bytes: IntOrColumn  #: bytes of partial sums that one block stores in the workspace
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
 class RegisterBudget:
-    """Registers per thread: what the code takes, and what setmaxnreg gives."""
+    """Registers per thread: those that the code uses, and those that setmaxnreg assigns."""
 
     accumulators: IntOrColumn  #: accumulators
-    mainloop: IntOrColumn  #: those of the main loop, accumulators included
-    epilogue: IntOrColumn  #: further ones that the epilogue takes
-    equal: IntOrColumn  #: the most that a thread has without setmaxnreg, if the copy warp is a warpgroup
-    setmaxnreg: BoolOrColumn  #: whether the producer warpgroup releases registers to the math warpgroups
-    producer: IntOrColumn  #: those of a producer thread then
-    math: IntOrColumn  #: those of a thread of a math warpgroup then
+    mainloop: IntOrColumn  #: registers of the main loop, accumulators included
+    epilogue: IntOrColumn  #: further registers of the epilogue
+    equal: IntOrColumn  #: most registers of a thread without setmaxnreg, if the copy warp is a warpgroup
+    setmaxnreg: BoolOrColumn  #: True if the producer warpgroup releases registers to the math warpgroups
+    producer: IntOrColumn  #: registers of a producer thread with setmaxnreg
+    math: IntOrColumn  #: registers of a math thread with setmaxnreg
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
@@ -128,7 +130,7 @@ class WgmmaGeometry(TileGeometry):
 
     x: SideGeometry  #: the operand on the side of wgmma's 64 rows
     y: SideGeometry  #: the other operand
-    images_x: BoolOrColumn  #: whether X is the images of a convolution
+    images_x: BoolOrColumn  #: True if X is the images of a convolution
     math: MathGeometry  #: instructions of a warpgroup
     pipeline: PipelineGeometry  #: stages
     reduction: ReductionGeometry  #: partial sums
@@ -137,12 +139,12 @@ class WgmmaGeometry(TileGeometry):
     packed_bytes: IntOrColumn  #: bytes of workspace for packed operands
 
 
-STREAM_LEAST = 4  #: K iterations of a block's share, at least
-STREAM_BLOCKS = 144  #: blocks that share K iterations, at most: the multiprocessors of the largest GPU
+STREAM_LEAST = 4  #: least K iterations of a block's share
+STREAM_BLOCKS = 144  #: most blocks that share K iterations: the multiprocessors of the largest GPU
 
 
 def resident_blocks(d: Device, c: Any) -> Any:
-    """Blocks that run at once, one per multiprocessor, in clusters of the size that ``c`` has."""
+    """Blocks that run at once, one per multiprocessor, in clusters of the size of ``c``."""
     cluster = c.cluster_x * c.cluster_y * c.cluster_k
     whole = d.sms // cluster * cluster
     if d.sms != RESIDENT_BLOCKS[1]:
@@ -173,8 +175,8 @@ def widest(extent: Any, most: int, least: int) -> Any:
 
 
 def widest_unit(p: KernelProblem) -> int:
-    """Elements of K that one box loads, at most the width of a swizzle; in a convolution, channels of a filter tap.
-    A wider box may have up to a quarter more zeros after the last channel."""
+    """The most elements of K that one box loads: at most the width of a swizzle; in a convolution, channels of a filter
+    tap. A wider box may have up to a quarter more zeros after the last channel."""
     size = factor_bytes(p)
     if im2col(p) is None or im2col(p).wgrad:
         return SPAN // size
@@ -189,7 +191,7 @@ def unit(p: KernelProblem, c: Any) -> Any:
 
 
 def loads_tiled(p: KernelProblem, c: Any) -> Any:
-    """True if tiled tensor maps load the images of a convolution from where they are."""
+    """True if tiled tensor maps load the images of a convolution in place."""
     if im2col(p) is None or im2col(p).unpacked is None:
         return im2col(p) is not None and im2col(p).tiled
     a, b = operand_packing.paths(im2col(p).unpacked)
@@ -197,15 +199,15 @@ def loads_tiled(p: KernelProblem, c: Any) -> Any:
 
 
 def tiled_channels(p: KernelProblem, slice_: Any) -> Any:
-    """Channels of a tiled box of images; ``slice_``: the columns that a block loads. A box has one filter tap."""
+    """Channels of a tiled box of images, which has one filter tap. ``slice_``: the columns that a block loads."""
     x = im2col(p) and (im2col(p).tiled_form or im2col(p))
     return slice_ if x is None or x.tap_count == 1 else np.gcd(slice_, x.channels)
 
 
 def length(p: KernelProblem, c: Any, phases: tuple[Im2colPhase, ...] = ()) -> Any:
-    """K as stages count it: in a convolution the channels of each filter tap are padded to whole units, the pixels of
-    an image, or of a row that tiled maps load, to whole stages. ``phases``: those of a strided input gradient whose
-    average K it is; none: all that ``c`` computes."""
+    """The length of K that stages count. In a convolution, the channels of each filter tap are padded to whole units;
+    the pixels of an image, or of a row that tiled maps load, are padded to whole stages. ``phases``: the phases of a
+    strided input gradient over which K is averaged; empty: all phases that ``c`` computes."""
     if im2col(p) is None:
         return p.k
     if im2col(p).wgrad:
@@ -223,18 +225,18 @@ def length(p: KernelProblem, c: Any, phases: tuple[Im2colPhase, ...] = ()) -> An
 
 
 def _in_stages(k: int, run: int, depth: Any) -> Any:
-    """K with each ``run`` of it padded to whole stages."""
+    """K if each run of ``run`` elements is padded to whole stages."""
     return k // run * ceil_div(run, depth) * depth
 
 
 def stage_depth(c: Any) -> Any:
-    """Elements of K that a stage has."""
+    """Elements of K of a stage."""
     return c.u * c.row_taps
 
 
 def extents(p: KernelProblem, c: Any) -> tuple[Any, Any]:
-    """The extents of C that tiles cover, along M and N: of pixels with the halo of a filter row, if its taps share
-    them."""
+    """The extents of C that tiles cover, along M and N. If the taps of a filter row share pixels, they include the
+    halo."""
     x = im2col(p)
     if x is None or not x.shares_row_taps:
         return p.m, tma_n(p)
@@ -244,26 +246,26 @@ def extents(p: KernelProblem, c: Any) -> tuple[Any, Any]:
 
 
 def phase_count(p: KernelProblem, c: Any) -> Any:
-    """The phases of a strided input gradient that ``c`` computes: images are of those with taps only."""
+    """The number of phases of a strided input gradient that ``c`` computes. Only phases with taps have images."""
     assert im2col(p) is not None
     return where(c.interleave_phases == 1, len(im2col(p).computed_phases), len(im2col(p).phases))
 
 
 def located_pixels(p: KernelProblem, c: Any) -> Any:
-    """True if threads compute where the pixels of a tile are in C: those of a phase, or without the halo of a filter
-    row."""
+    """True if threads compute where the pixels of a tile are in C: for pixels of a phase, or without the halo of a
+    filter row."""
     return (c.row_taps > 1) | bool(im2col(p) is not None and im2col(p).phases)
 
 
 def image_run(p: KernelProblem) -> int:
-    """Elements of images that are contiguous where K is not: channels of a pixel, or pixels that tiled maps load."""
+    """Contiguous elements of images if K is not contiguous: channels of a pixel, or pixels that tiled maps load."""
     x = im2col(p)
     return int(x.channels if x.wgrad or x.tiled_form is None else x.tiled_form.positions[0])
 
 
 def along(p: KernelProblem, c: Any, extent: Any, images: Any) -> Any:
-    """The extent that the width of a box must divide where K is not contiguous: the tile; in a convolution also the
-    elements of images that are contiguous. ``images``: whether the operand is images."""
+    """The extent that the width of a box must divide if K is not contiguous: the tile; in a convolution also the
+    contiguous run of images. ``images``: True if the operand is the images."""
     if im2col(p) is None:
         return extent
     if im2col(p).wgrad:
@@ -272,7 +274,7 @@ def along(p: KernelProblem, c: Any, extent: Any, images: Any) -> Any:
 
 
 def packs_8bit(p: KernelProblem, c: Any) -> Any:
-    """True if adjacent threads may collect 8-bit results and store 8 columns each."""
+    """True if adjacent threads may exchange 8-bit results, so that each stores 8 columns."""
     matrix = im2col(p) is None or im2col(p).result is None
     return (
         matrix & (p.output.bytes == 1) & (c.transposed_mma == 0) & (c.epilogue_smem == 0) & (c.nl % (4 * COLUMNS) == 0)
@@ -280,7 +282,8 @@ def packs_8bit(p: KernelProblem, c: Any) -> Any:
 
 
 def owners(groups: Any, blocks: Any) -> Any:
-    """How many of the ``blocks`` that split K finish an equal part each of a tile with ``groups`` groups of columns."""
+    """The number of blocks, of the ``blocks`` that split K, that each finish an equal part of a tile with ``groups``
+    groups of columns."""
     if isinstance(groups, np.ndarray) and isinstance(blocks, np.ndarray):
         return _owners_table(int(groups.max(initial=0)))[groups, np.minimum(blocks, MOST_OWNERS)]
     result = 1
@@ -291,18 +294,18 @@ def owners(groups: Any, blocks: Any) -> Any:
 
 @lru_cache(maxsize=8)
 def _owners_table(most: int) -> NDArray[np.int64]:
-    """``owners`` of up to ``most`` groups and up to MOST_OWNERS blocks."""
+    """The values of ``owners`` for up to ``most`` groups and up to MOST_OWNERS blocks."""
     each = [[owners(groups, blocks) for blocks in range(MOST_OWNERS + 1)] for groups in range(most + 1)]
     return np.array(each, np.int64)
 
 
 def batch(accumulators: Any) -> Any:
-    """Groups of partial sums that a thread with so many accumulators loads at once."""
+    """The number of groups of partial sums that a thread with ``accumulators`` accumulators loads at once."""
     return where(accumulators <= 64, 16, 8)
 
 
 def kmajor(p: KernelProblem, c: Any) -> tuple[Any, Any]:
-    """For A and for B, as wgmma reads them: True if K is contiguous."""
+    """For A and for B, in the form that wgmma reads: True if K is contiguous."""
     layout = im2col(p).layout if im2col(p) is not None else p.layout
     a, b = layout[0] == "N" or planes(p) > 1, layout[1] == "T" or planes(p) > 1
     if im2col(p) is not None and im2col(p).unpacked is not None:
@@ -314,8 +317,8 @@ def kmajor(p: KernelProblem, c: Any) -> tuple[Any, Any]:
 
 
 def from_registers(p: KernelProblem, c: Any) -> Any:
-    """True if wgmma must read X from registers: quantized weights, which threads dequantize, and elements of 8 and 32
-    bits whose K is not contiguous."""
+    """True if wgmma must read X from registers, because it reads 8-bit and 32-bit elements from shared memory only
+    K-major."""
     if quantized_rows(p) is not None:
         return c.transposed_mma == 1
     a, b = kmajor(p, c)
@@ -328,8 +331,7 @@ def adjacent_rows(p: KernelProblem, c: Any) -> Any:
 
 
 def _epilogue_regs(p: KernelProblem, c: Any, accumulators: Any, moves: Any) -> Any:
-    """Further registers that the epilogue takes: ptxas hoists the bias and scale loads, and spills with 192
-    accumulators."""
+    """Further registers of the epilogue: ptxas hoists loads of bias and scales, and spills with 192 accumulators."""
     transposed, via_smem, wide = c.transposed_mma == 1, c.epilogue_smem == 1, accumulators >= 192
     scatters = im2col(p) is not None and im2col(p).result is not None
     phased = located_pixels(p, c)
@@ -377,7 +379,7 @@ def _epilogue_regs(p: KernelProblem, c: Any, accumulators: Any, moves: Any) -> A
 
 
 def _value_regs(sink: ValueSink, c: Any, accumulators: Any) -> Any:
-    """The registers that values of sums take besides the accumulators."""
+    """The registers for values of sums besides the accumulators."""
     reads = bool(sink.elements or sink.vectors) or isinstance(sink, SelectValues)
     wide = accumulators >= 192
     many = isinstance(sink, RowReduce) and (len(sink.reduction.types) > 1 or sink.guard is not None)
@@ -392,20 +394,20 @@ def _value_regs(sink: ValueSink, c: Any, accumulators: Any) -> Any:
 
 
 def _unaligned_bytes(kmajor: Any, tile: Any, u: Any, size: int) -> Any:
-    """Bytes of a stage of an operand whose rows are not aligned."""
+    """Bytes of an operand with unaligned rows in a stage."""
     lines, width = where(kmajor, tile, u), where(kmajor, u, tile)
     return aligned(operand_packing.RESIDUES * operand_packing.residue_bytes(lines, width, size))
 
 
 def _realign_moves(kmajor: Any, tile: Any, u: Any, box: Any, threads: Any) -> Any:
-    """16-byte moves of each of ``threads`` threads that realign a stage of it."""
+    """16-byte moves of each of ``threads`` threads to realign a stage of an operand."""
     lines, width = where(kmajor, tile, u), where(kmajor, u, tile)
     across = threads // np.maximum(box // COLUMNS, 1)
     return width // np.maximum(box, 1) * ceil_div(lines, np.maximum(across, 1))
 
 
 def _grouped_blocks(p: KernelProblem, c: Any) -> Any:
-    """Tiles of all items of a group, in whole clusters."""
+    """The number of blocks for the tiles of all items of a group, in whole clusters."""
     along_m = where(c.transposed_mma == 1, c.cluster_y, c.cluster_x)
     along_n = where(c.transposed_mma == 1, c.cluster_x, c.cluster_y)
     clusters = p.extents.tiles(np.maximum(c.ml * along_m, 1), np.maximum(c.nl * along_n, 1))
@@ -413,13 +415,14 @@ def _grouped_blocks(p: KernelProblem, c: Any) -> Any:
 
 
 def prefetch_barriers(p: KernelProblem, c: Any) -> Any:
-    """mbarriers of a warpgroup for the elementwise operand that TMA prefetches: one for each staging buffer."""
+    """The number of a warpgroup's mbarriers for an elementwise operand that TMA prefetches: one for each staging
+    buffer."""
     return c.epilogue_buffers * (c.epilogue_smem == 1) * bool(p.sink.elementwise and operand_packing.boxed(p))
 
 
 def _sides(p: KernelProblem, c: Any, images_x: Any, depth: Any) -> tuple[SideGeometry, SideGeometry, Any, Any]:
-    """X and Y; the adjacent boxes of images; the 16-byte moves of a thread that realigns a stage. ``depth``: elements
-    of K that a box loads."""
+    """The geometry of X and of Y; the number of adjacent boxes of images; the 16-byte moves of a thread that realigns a
+    stage. ``depth``: elements of K that a box loads."""
     size, count, transposed = factor_bytes(p), planes(p), c.transposed_mma == 1
     x_tile, y_tile = where(transposed, c.nl, c.ml), where(transposed, c.ml, c.nl)
     a_kmajor, b_kmajor = kmajor(p, c)
@@ -496,7 +499,7 @@ def _reduction(c: Any, x_tile: Any, y_tile: Any) -> ReductionGeometry:
 
 
 def _scale_regs(p: KernelProblem, c: Any, mi: Any, y_tile: Any) -> Any:
-    """Registers of the scales of blocks; more if lanes exchange them."""
+    """The registers for block scales; lanes that exchange scales need more."""
     if not block_scaled(p):
         return 0
     a, b = (scales_of(p, name).rows for name in "AB")
@@ -517,7 +520,7 @@ def _weight_regs(p: KernelProblem, m: MathGeometry) -> Any:
 
 
 def _budget(p: KernelProblem, c: Any, m: MathGeometry, accumulators: Any, moves: Any, y_tile: Any) -> RegisterBudget:
-    """``moves``: of ``_sides``."""
+    """The registers per thread. ``moves``: the last result of ``_sides``."""
     fixup = (c.kg > 1) & (c.splitk > SPLIT_WORKSPACE) | (c.stream_waves > 0)
     loaded = where(fixup, 4 * batch(accumulators), 0)
     mainloop = accumulators + loaded
@@ -552,7 +555,7 @@ def _budget(p: KernelProblem, c: Any, m: MathGeometry, accumulators: Any, moves:
 
 
 def geometry(p: KernelProblem, c: Any) -> WgmmaGeometry:
-    """The geometry of ``c`` on ``p``. ``c``: a configuration, or columns of many."""
+    """The geometry of ``c``, a configuration or columns of many, on ``p``."""
     depth, transposed = unit(p, c), c.transposed_mma == 1
     images_x = transposed == (im2col(p) is not None and im2col(p).side == "b")
     x, y, image_boxes, moves = _sides(p, c, images_x, depth)

@@ -1,10 +1,9 @@
-"""Which groups a wgmma kernel computes in one launch, and how tensor maps hold the rows of their items.
+"""The groups that a wgmma kernel computes in one launch, and the tensor maps of the rows of their items.
 
-Items are ranges of rows of one array. Its tensor map has four directions: columns; FAR rows, whose
-last ones are those of the item; the row after the item; and one direction with the single coordinate FAR, which takes
-FAR rows back, as
-addresses are modulo 2^64. So TMA clips boxes at the last row of an item: loads give zeros, and stores leave the next
-item as it is.
+Items are ranges of rows of one array. Its tensor map has four directions: columns; FAR rows, the last of which are
+those of the item; the row after the item; and a direction with the single coordinate FAR, which moves back by FAR rows,
+because addresses are modulo 2^64. Therefore TMA clips boxes at the last row of an item: loads give zeros, and stores
+leave the next item unchanged.
 """
 
 from __future__ import annotations
@@ -19,26 +18,26 @@ WRAP = (1 << 64) // FAR  #: FAR times this is 0 modulo 2^64
 
 
 def jagged(p: KernelProblem) -> str:
-    """The jagged axis of a group, if stored rows of its operands are along that axis; else empty."""
+    """The jagged axis of a group if stored rows of its operands are along that axis; else empty."""
     axis: str = p.operands[0].access.jagged if grouped(p) and "item_rows" in p.needs else ""
     return axis if "descriptor_table" not in p.needs else ""
 
 
 def ranges(p: KernelProblem, name: str) -> bool:
-    """True if items are ranges of rows of A, B or C, and one map describes all of them."""
+    """True if items are ranges of rows of A, B or C, so that one map describes all of them."""
     return name in {"": "", "m": "ac", "k": "ab"}[jagged(p)]
 
 
 def coordinates(p: KernelProblem, name: str) -> list[str]:
-    """Registers with the coordinates of an item in A, B or C, after those of a matrix."""
+    """The registers with the coordinates of an item in A, B or C, which follow the coordinates of a matrix."""
     return ["%rows_end", "%far"] if ranges(p, name) else ["%item"]
 
 
 def item_rows_map(
     operand: str, element_type: str, matrix: Matrix, size: int, box: tuple[int, ...], span: int
 ) -> TensorMap:
-    """The map of ``matrix``, whose rows belong to items. Row i of an item of n rows, which begins at row s, is at
-    FAR - n + i, s + n, FAR."""
+    """The tensor map of ``matrix``, whose rows belong to items. Row i of an item with n rows, which begins at row s,
+    has the coordinates FAR - n + i, s + n, FAR."""
     columns, rows, ld, _ = matrix
     pitch = row_pitch(columns, ld, rows, size)
     pitches = (pitch, pitch, WRAP - pitch)

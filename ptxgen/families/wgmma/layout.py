@@ -1,7 +1,8 @@
-"""Shared-memory layout of A and B: TMA boxes, swizzles, wgmma descriptors. Numbers only; templates write instructions.
+"""The layout of A and B in shared memory: TMA boxes, swizzles, wgmma descriptors. Python makes numbers; templates write
+instructions.
 
-X is the operand on the side of wgmma's 64 rows, Y the other one. Formats: PTX ISA 8.7, sections "Asynchronous Warpgroup
-Level Matrix Instructions" (descriptors, fragments) and "Tensor swizzling modes".
+X is the operand on the side of wgmma's 64 rows, Y is the other operand. Formats are those of the PTX ISA 8.7, sections
+"Asynchronous Warpgroup Level Matrix Instructions" (descriptors, fragments) and "Tensor swizzling modes".
 """
 
 from __future__ import annotations
@@ -19,22 +20,22 @@ from ptxgen.families.wgmma.geometry import ROWS, STEP, WgmmaGeometry
 T = TypeVar("T")
 
 ATOM = 8  #: rows of a swizzle pattern and of a core matrix
-ADDRESS_MASK = 0x3FFFF  #: bits of a shared address that a descriptor holds; a cluster rank is above them
-_MODES = {16: 0, 32: 3, 64: 2, 128: 1}  #: swizzle field of a descriptor, by bytes that the pattern spans
+ADDRESS_MASK = 0x3FFFF  #: bits of a shared-memory address that a descriptor holds; a cluster rank is above them
+_MODES = {16: 0, 32: 3, 64: 2, 128: 1}  #: bytes that a swizzle pattern spans -> swizzle field of a descriptor
 
 
 def descriptor(span: int, stride: int, leading: int) -> tuple[int, int]:
-    """High and low word of a shared-memory descriptor without its address. ``span``: bytes of the swizzle; ``stride``:
-    bytes from one group of 8 rows (K-major) or of 8 k (MN-major) to the next; ``leading``: bytes from one block of
-    ``span`` bytes along MN to the next (MN-major)."""
+    """High and low word of a shared-memory descriptor without its address. ``span``: bytes that the swizzle spans;
+    ``stride``: bytes from one group of 8 rows (K-major) or of 8 k (MN-major) to the next; ``leading``: bytes from one
+    block of ``span`` bytes along MN to the next (MN-major)."""
     return stride >> 4 | _MODES[span] << 30, leading >> 4 << 16
 
 
 @dataclass(frozen=True)
 class Box:
-    """One TMA copy of a stage. ``offset``: bytes into the operand's part of the stage; ``inner``: its first element
-    along the contiguous direction, from the tile's first; ``unit``: the unit of K that it belongs to; ``trailing``:
-    further coordinates; ``residue``: row modulo 8, where each residue has a map of its own."""
+    """One TMA copy of a stage. ``offset``: bytes into the operand's part of the stage; ``inner``: elements along the
+    contiguous direction from the tile's first to the box's first; ``unit``: the unit of K to which the box belongs;
+    ``trailing``: further coordinates; ``residue``: the row modulo 8, if each residue has a map of its own."""
 
     offset: int
     inner: int
@@ -44,7 +45,7 @@ class Box:
 
     @property
     def map_offset(self) -> int:
-        """Bytes from the first map to that of its residue."""
+        """Bytes from the first tensor map to the map of the box's residue."""
         return MAP_BYTES * self.residue
 
 
@@ -64,11 +65,12 @@ class BoxCopy(NamedTuple):
 
 @dataclass(frozen=True)
 class Multicast:
-    """How the blocks of a line of the cluster divide an operand: each loads one slice and multicasts it to all of them.
+    """How the blocks of a line of the cluster divide an operand: each block loads one slice and multicasts it to the
+    line.
 
-    Registers: ``rank``, the block's index in its line, and its slice; ``line``, the line's index in the cluster;
-    ``mask``, the blocks of the line as bits. ``first_mask``: the mask of line 0; ``line_stride``: ranks from one line
-    to the next.
+    The fields are registers. ``rank``: the block's index in its line, which is also the number of its slice; ``line``:
+    the line's index in the cluster; ``mask``: the blocks of the line as bits. Two fields are numbers. ``first_mask``:
+    the mask of line 0; ``line_stride``: ranks from one line to the next.
     """
 
     rank: str
@@ -79,7 +81,8 @@ class Multicast:
 
     @classmethod
     def of(cls, cluster_x: int, cluster_y: int) -> tuple[Multicast | None, Multicast | None]:
-        """The multicast of X, which blocks along Y share, and of Y, which blocks along X share."""
+        """The multicast of X among blocks along Y, and of Y among blocks along X. None: a single block loads the
+        operand."""
         x, y = ("%rank_x", "%rank_y") if cluster_x > 1 and cluster_y > 1 else ("%rank", "%rank")
         column = sum(1 << n * cluster_x for n in range(cluster_y))
         return (
@@ -91,14 +94,14 @@ class Multicast:
 class OperandPath:
     """How TMA loads an operand into a stage, and how wgmma reads it there.
 
-    ``role``: x or y; ``name``: a or b; ``base``: bytes from the start of a stage to the operand; ``multicast``: None
-    where each block loads the whole tile for itself; ``outer``: registers with further coordinates of all its boxes,
-    those of a batch item. Attributes are set when it is made, and not changed.
+    ``role``: x or y; ``name``: a or b; ``base``: bytes from the start of a stage to the operand; ``multicast``: None if
+    each block loads the whole tile for itself; ``outer``: registers with the further coordinates of a batch item, which
+    all boxes have. Attributes do not change after construction.
     """
 
-    realigned = False  #: whether math warpgroups shift its rows in shared memory
+    realigned = False  #: True if math warpgroups shift its rows in shared memory
     tma_mode = "tile"
-    map_count = 1  #: tensor maps that it takes
+    map_count = 1  #: number of tensor maps of the operand
     #: register with the offset of the stage that wgmma reads, in units of 16 bytes
     stage_register = "%stage_offset"
 
@@ -168,7 +171,7 @@ class OperandPath:
 
     @property
     def desc_fields(self) -> str:
-        """The fields of its descriptor, for a comment."""
+        """A text for a comment: the fields of the operand's descriptor."""
         leading = "unused (K-major)" if self.kmajor else f"{self.leading} bytes"
         low, high = (
             f"low {self.desc_low_hex}: leading offset {leading}",
@@ -183,7 +186,7 @@ class OperandPath:
 
     @property
     def box_counts(self) -> dict[int, str]:
-        """Unit of K -> the number of its boxes, for a comment."""
+        """Unit of K -> text with the number of its boxes, for a comment."""
         counts = Counter(b.unit for b in self.boxes)
         return {unit: f"{n} {'box' if n == 1 else 'boxes'}" for unit, n in counts.items()}
 
@@ -192,7 +195,7 @@ class OperandPath:
         return " x ".join(map(str, self.box))
 
     def copies(self, unit: int, first: str) -> list[BoxCopy]:
-        """The copies of a unit of K. ``first``: where this block's slice begins."""
+        """The copies of a unit of K. ``first``: the register with the start of this block's slice."""
         return [
             BoxCopy(
                 self.base + b.offset,
@@ -211,20 +214,20 @@ class OperandPath:
         return [b for b in self.boxes if b.unit == unit]
 
     def inner_coordinate(self, b: Box, first: str) -> str:
-        """Register with a box's coordinate along the contiguous direction; ``first``: where this block's slice
-        begins."""
+        """The register with a box's coordinate along the contiguous direction. ``first``: the register with the start
+        of this block's slice."""
         return "%k" if self.kmajor else f"%{self.role}0" if self.sliced_along_k else first
 
     def map_register(self, b: Box) -> str:
-        """Register with the address of a box's tensor map."""
+        """The register with the address of a box's tensor map."""
         return f"%map_{self.role}"
 
     def tap_offset(self, b: Box) -> int:
-        """From the filter tap of a stage to that of a box."""
+        """The number of filter taps from the stage's tap to the box's tap."""
         return 0
 
     def sums(self, b: Box) -> list[tuple[str, str, str]]:
-        """Triples (to, pixel, tap) of registers: coordinates of a box that are the sums of two others."""
+        """The coordinates of a box that are sums, as registers (destination, pixel, tap)."""
         return []
 
     def coordinates(self, b: Box, first: str) -> str:
@@ -233,11 +236,11 @@ class OperandPath:
         return ", ".join(["%inner_coord", other, *self.outer_coordinates])
 
     def trailing_operands(self, b: Box) -> str:
-        """Operands of a copy after its barrier."""
+        """The operands of a copy after its mbarrier."""
         return self.copy_operands
 
     def k_step_offset(self, k: int) -> int:
-        """Bytes from the start of the tile to the operand of K step ``k`` of a stage."""
+        """Bytes from the start of the tile to the operand of K step ``k`` in a stage."""
         if not self.kmajor:
             return STEP // self.element * self.span * k
         return k * STEP // self.span * self.tile * self.span + k * STEP % self.span
@@ -245,8 +248,8 @@ class OperandPath:
 
 @dataclass(frozen=True)
 class Product:
-    """One wgmma of a stage: ``mi``, which 64 rows of X; ``x``, ``y``: offsets of its descriptors (address / 16);
-    ``scale_d``: 0 where it overwrites the accumulators, else 1 or a predicate."""
+    """One wgmma instruction of a stage. ``mi``: the index of its 64 rows of X; ``x``, ``y``: offsets of its descriptors
+    (address / 16); ``scale_d``: 0 if it overwrites the accumulators, else 1 or a predicate."""
 
     mi: int
     x: int
@@ -256,8 +259,8 @@ class Product:
 
 @dataclass(frozen=True)
 class SumSlot:
-    """16 bytes of partial sums: ``offset`` in shared memory or workspace, and the ``registers`` that they belong to;
-    ``initial``: they set these registers, others are added to them."""
+    """16 bytes of partial sums. ``offset``: the place in shared memory or workspace; ``registers``: the registers of
+    these sums; ``initial``: True if the sums set these registers, False if they are added to them."""
 
     offset: int
     registers: list[str]

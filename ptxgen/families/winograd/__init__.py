@@ -1,1 +1,2 @@
-"""Winograd convolutions: FMA kernels that multiply 16 transformed matrices, and the kernels that transform."""
+"""The families winograd and winograd_4x4: FMA kernels multiply 16 or 36 transformed matrices; other kernels
+transform."""

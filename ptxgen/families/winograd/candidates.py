@@ -28,12 +28,12 @@ class WinogradSpace(FmaSpace):
         return super().shapes(p).replace(family=self.code)
 
     def default_splitk(self, p: KernelProblem, c: Columns) -> Ints:
-        """The default form of split-K: the transform of the products adds the slices."""
+        """The ``splitk`` value of candidates. The kernel that transforms the products adds the slices."""
         return np.where(c.kg > 1, SPLIT_WORKSPACE, SPLIT_MEMSET)
 
     def cells(self, p: KernelProblem, d: Device, tiles: Columns) -> tuple[Columns, Ints]:
-        """With slices of K of weight gradients only. The next kernel reads the products from the L2 cache, so their
-        stores do not stream."""
+        """The cells. Only weight gradients have several K slices. The next kernel reads the products from the L2 cache,
+        so their stores do not stream."""
         c, broken = super().cells(p, d, tiles)
         algorithm = winograd(p)
         assert algorithm is not None

@@ -1,4 +1,4 @@
-"""The families winograd and winograd_4x4: 3x3 convolutions with fewer multiplications, by CUDA cores, over tiles of 2x2
+"""The families winograd and winograd_4x4: 3x3 convolutions with fewer multiplications on CUDA cores, over tiles of 2x2
 and of 4x4 results."""
 
 from __future__ import annotations

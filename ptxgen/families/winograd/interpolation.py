@@ -1,9 +1,11 @@
-"""The interpolation points of F(4x4, 3x3) and F(3x3, 4x4), as constants of PTX: 0, infinity and two pairs.
+"""The interpolation points of F(4x4, 3x3) and F(3x3, 4x4) as PTX constants: 0, infinity and two pairs.
 
-All results are exact for any points; errors depend on them. ±5/8 and ±3/2, whose powers are exact in f32, have half of
-the errors of ±1 and ±2. The transform of a patch evaluates, for each point, the polynomial whose zeros are the other
-points. The transform of filters or gradients evaluates them as polynomials at each point, over the derivative of the
-polynomial whose zeros are all points. Results are sums of products by powers of the points."""
+In exact arithmetic, any points give the same results; rounding errors depend on the points. ±5/8 and ±3/2, whose powers
+are exact in f32, have half of the errors of ±1 and ±2. The transform of a patch evaluates, for each point, the
+polynomial whose zeros are the other points. The transform of filters or gradients evaluates them as polynomials at each
+point, divided by the derivative of the polynomial whose zeros are all points. Results are sums of products times powers
+of the points.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +20,8 @@ def _f32(value: float) -> str:
 
 @dataclass(frozen=True)
 class PointPair:
-    """The points ±``value``, which are ``first`` and the next one of a transformed row. ``other``: those of the other
-    pair."""
+    """The points ±``value``. They have the places ``first`` and ``first`` + 1 in a transformed row. ``other``: the
+    value of the other pair."""
 
     first: int
     value: float
@@ -56,12 +58,13 @@ class PointPair:
 
     @property
     def even(self) -> str:
-        """Factor of the terms with even powers of a point."""
+        """The factor of the terms with even powers of the point."""
         return _f32(1 / self.derivative)
 
     @property
     def odd(self) -> str:
-        """Factor of the terms with odd powers of a point, which are by its square once the point is factored out."""
+        """The factor of the terms with odd powers of the point; these terms are written as the point times powers of
+        its square."""
         return _f32(self.value / self.derivative)
 
     @property
@@ -75,7 +78,7 @@ class PointPair:
 
 @dataclass(frozen=True)
 class Interpolation:
-    """The points 0, both pairs and infinity, in the order of a transformed row."""
+    """The points in the order of a transformed row: 0, both pairs, infinity."""
 
     near: float = 5 / 8
     far: float = 3 / 2
@@ -86,7 +89,7 @@ class Interpolation:
 
     @property
     def at_zero(self) -> str:
-        """The derivative at 0."""
+        """The derivative of x(x² - near²)(x² - far²) at 0."""
         return _f32((self.near * self.far) ** 2)
 
     @property

@@ -1,4 +1,5 @@
-"""The performance model of Winograd convolutions: the FMA kernel of the products, and the bytes of the transforms."""
+"""The performance model of Winograd convolutions, from the FMA kernel of the products and the bytes of the
+transforms."""
 
 from __future__ import annotations
 
@@ -19,27 +20,28 @@ from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.lowering.winograd import winograd
 from ptxgen.problem.device import Device
 
-L2_SPEED = 1.5  #: bandwidth of the L2 cache over that of device memory
-L2_SHARE = 0.5  #: share of the cache in which the results of one kernel remain for the next
-KERNELS = 3  #: transforms of both operands and of products
-SLICE_US = 0.4  #: for each slice of K that the transform of products adds: the latency of its loads
+L2_SPEED = 1.5  #: ratio of the bandwidths of L2 and device memory
+L2_SHARE = 0.5  #: share of the L2 cache in which results of one kernel remain for the next kernel
+KERNELS = 3  #: the number of transform kernels: of both operands, and of the products
+SLICE_US = 0.4  #: microseconds for each K slice that the transform of the products adds, by the latency of its loads
 
 
 def _transfer(size: Any, d: Device) -> Any:
-    """Microseconds in which the transforms write or read a matrix of ``size`` bytes."""
+    """Microseconds in which transforms write or read a matrix of ``size`` bytes."""
     cached = np.minimum(size, d.l2 * L2_SHARE)
     return (cached / L2_SPEED + size - cached) / (d.bandwidth * 1e3 * perf_costs.DRAM)
 
 
 def cell(p: KernelProblem, c: Columns, g: TileGeometry, d: Device) -> Cells:
-    """The cells of ``c``. The kernel that transforms the products adds the slices of K."""
+    """The cells of the configurations ``c``. The kernel that transforms the products adds the K slices."""
     size = 4.0 * p.results
     extra = 2 * (_transfer(g.slices * size, d) - _transfer(size, d)) + SLICE_US * (g.slices - 1)
     return replace(product_cell(p, c, g, d), extra=float32(np.where(c.kg > 1, extra, 0.0)))
 
 
 def transform_microseconds(p: KernelProblem, d: Device) -> float:
-    """Microseconds of the transforms: each reads its tensor once and writes its matrices, or the reverse."""
+    """The predicted microseconds of the transforms. Each reads its tensor once and writes its matrices, or the
+    reverse."""
     algorithm = winograd(p)
     if algorithm is None or algorithm.transform is None:
         return 0.0
@@ -53,7 +55,7 @@ def transform_microseconds(p: KernelProblem, d: Device) -> float:
 
 
 def microseconds(p: KernelProblem, d: Device, w: Work, rows: Any, x: Cells, cell: Any) -> Floats:
-    """Microseconds of a launch of the four kernels."""
+    """The predicted microseconds of a launch of the four kernels."""
     out: Floats = product_microseconds(p, d, w, rows, x, cell) + np.float32(transform_microseconds(p, d))
     return out
 

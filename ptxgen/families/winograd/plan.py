@@ -17,7 +17,7 @@ from ptxgen.families.winograd.transforms import ResultTransform, WinogradCKernel
 
 
 class WinogradPlan(Plan):
-    """The FMA kernel of the transformed products, with kernels that transform before and after it."""
+    """The plan: an FMA kernel of the transformed products, and the transform kernels before and after it."""
 
     kernel = KERNEL
     interpolation = Interpolation()
@@ -37,7 +37,7 @@ class WinogradPlan(Plan):
 
     @property
     def access_bytes(self) -> tuple[int, int, int]:
-        """The kernels that transform access single elements."""
+        """The access widths. They are those of single elements, which the transform kernels access."""
         size = self.problem.element.bytes
         return size, size, self.problem.output.bytes
 

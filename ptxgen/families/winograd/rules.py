@@ -11,7 +11,7 @@ from ptxgen.lowering.winograd import LEAST_CHANNELS, LEAST_PIXELS, MOST_PADDING,
 
 
 def scope(family: str) -> str:
-    """The convolutions that a family computes."""
+    """A text: the convolutions that ``family`` computes."""
     tile = TILES[family]
     padding = ""
     if (most := MOST_PADDING.get(tile)) is not None:
@@ -29,7 +29,7 @@ def _of_weights(p: KernelProblem) -> bool:
 
 
 def rules_of(family: str) -> tuple[Rule, ...]:
-    """The rules of a family."""
+    """The rules of ``family``."""
     return (
         Rule(
             "winograd_slices",

@@ -1,4 +1,4 @@
-"""The kernels around the products of a Winograd convolution: transforms of filters (or gradients of results), of images
+"""The kernels around the products of a Winograd convolution: transforms of filters (or result gradients), of images,
 and of products."""
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from ptxgen.families.winograd.interpolation import Interpolation
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.lowering.winograd import TAPS, Winograd, WinogradTransform, winograd
 
-THREADS = 128  #: per block of the transforms
-IMAGE_CHANNELS = {2: 4, 4: 2}  #: tile -> channels of a thread of the transforms of images and of gradients
-RESULT_CHANNELS = {2: 2, 4: 1}  #: tile -> channels of a thread of the transform of products
-#: tile -> blocks per multiprocessor for which the registers of the transform of products are limited, 0: no limit.
-#: Without one, ptxas chose 40 registers for GELU of tiles of 4x4 on sm_80, and spilled
+THREADS = 128  #: threads per block of the transforms
+IMAGE_CHANNELS = {2: 4, 4: 2}  #: tile -> channels of a thread in the transforms of images and of gradients
+RESULT_CHANNELS = {2: 2, 4: 1}  #: tile -> channels of a thread in the transform of products
+#: tile -> blocks per multiprocessor for which registers are limited in the transform of products, 0: no limit. Without
+#: a limit, ptxas chose 40 registers for GELU with tiles of 4x4 on sm_80, and spilled
 RESULT_CTAS = {2: 0, 4: 6}
-#: adjacent threads along channels where pixels are adjacent in memory and channels in the matrices: they store whole
-#: sectors, and those along tiles load whole ones
+#: adjacent threads along channels, if pixels are adjacent in memory and channels in the matrices: these threads store
+#: whole sectors, and threads along tiles load whole sectors
 SECTOR_CHANNELS = 8
-PRODUCTS = 0  #: offset of the matrices C in the workspace
+PRODUCTS = 0  #: offset of the matrices C in the workspace, in bytes
 WORD = 1 << 32
 Ints = tuple[int, ...]
 Names = tuple[str, ...]
 
 
 def algorithm(p: KernelProblem) -> Winograd:
-    """The algorithm whose products ``p`` is."""
+    """The Winograd algorithm of which ``p`` is the products."""
     transforms = winograd(p)
     assert transforms is not None
     return transforms
@@ -54,21 +54,22 @@ def tensors(p: KernelProblem) -> WinogradTransform:
 
 
 def with_results(p: KernelProblem) -> KernelProblem:
-    """The products with the sink of their convolution."""
+    """The problem of the products, with the sink of their convolution."""
     sink = algorithm(p).sink
     assert sink is not None
     return replace(p, sink=sink)
 
 
 def _modulo(numbers: Ints) -> Ints:
-    """Numbers as 32-bit words; negative ones modulo 2 to the power of 32."""
+    """The numbers as 32-bit words; a negative number is taken modulo 2^32."""
     return tuple(n % WORD for n in numbers)
 
 
 @dataclass(frozen=True)
 class ChannelsAndTiles:
-    """How threads of a transform divide channels and tiles. ``lanes``: adjacent threads along channels, the others are
-    along tiles; ``channels``: of a thread, ``lanes`` apart; ``digits`` of the number of a tile, fastest first."""
+    """How the threads of a transform divide channels and tiles. ``lanes``: adjacent threads along channels; the other
+    threads are along tiles; ``channels``: channels of a thread, ``lanes`` apart; ``digits``: the digits of a tile
+    number, fastest first."""
 
     lanes: int
     channels: int
@@ -78,12 +79,12 @@ class ChannelsAndTiles:
 
     @property
     def tiles(self) -> int:
-        """Tiles of a block."""
+        """The number of tiles of a block."""
         return THREADS // self.lanes
 
     @property
     def block_channels(self) -> int:
-        """Channels of a block."""
+        """The number of channels of a block."""
         return self.lanes * self.channels
 
     def grid(self, tiles: int, channels: int) -> tuple[int, int, int]:
@@ -91,7 +92,7 @@ class ChannelsAndTiles:
 
     @property
     def channel_offsets(self) -> range:
-        """The channels of a thread, from its first."""
+        """The distances from a thread's first channel to each of its channels."""
         return range(0, self.block_channels, self.lanes)
 
     last_lane = Last("lanes")
@@ -103,33 +104,35 @@ def _minimal_filtering(p: Winograd) -> str:
 
 
 def other_operand(p: Winograd) -> str:
-    """The operand of the GEMMs that does not hold the images: filters, or gradients of results."""
+    """The operand of the GEMMs that does not hold the images but filters or result gradients."""
     return "a" if p.image == "b" else "b"
 
 
 def _tile_number_names(p: Winograd) -> Names:
-    """The first parameters of a kernel over tiles: tiles, extents of the two fastest digits, steps of the matrix."""
+    """The first parameters of a kernel over tiles: number of tiles, extents of the two fastest digits, strides of the
+    matrix."""
     first, second, _ = p.tile_digits
     return "tiles", f"{second}s", f"{first}s", "tile_step", "depth_step"
 
 
 def _tile_numbers(p: Winograd, images: int, rows: int, columns: int, steps: Ints) -> Ints:
-    """The values of these parameters for images of ``rows`` and ``columns`` of tiles."""
+    """The values of the parameters in ``_tile_number_names``, for images of ``rows`` by ``columns`` tiles."""
     extents = {"image": images, "tile_row": rows, "tile_column": columns}
     first, second, _ = p.tile_digits
     return (images * rows * columns, extents[second], extents[first], *steps)
 
 
 def _matrix_numbers(q: KernelProblem, matrix: str) -> Ints:
-    """The values of these parameters for all tiles of a convolution and the matrix A, B or C."""
+    """The values of the parameters in ``_tile_number_names``, for all tiles of a convolution and matrix A, B or C."""
     p, t, ld = algorithm(q), tensors(q), q.operand(matrix.upper()).access.ld
     return _tile_numbers(p, t.images, *t.tiles, (1, ld) if p.tiles_adjacent else (ld, 1))
 
 
 @dataclass(frozen=True)
 class TileTransform:
-    """The kernel ``name`` that transforms a patch of pixels of each tile. ``tensor``: that they are of; ``operand``: A
-    or B, which holds it; ``extent``: rows and columns of the patch; ``pixels``, ``formula``: texts of comments."""
+    """The kernel ``name`` that transforms a patch of pixels for each tile. ``tensor``: the tensor that has the pixels;
+    ``operand``: the operand, A or B, that it becomes; ``extent``: rows (and columns) of the patch; ``pixels``,
+    ``formula``: texts for comments."""
 
     name: str
     tensor: str
@@ -141,16 +144,16 @@ class TileTransform:
 
 @dataclass(frozen=True)
 class WinogradPacking(Packing):
-    """Transformed operands in the workspace: images and filters, or images and gradients of results."""
+    """The transforms of the operands to the workspace: images and filters, or images and result gradients."""
 
     template = "copy/winograd_transforms.mako"
     THREADS, ROW, LOG2_WARP = THREADS, ROW, log2(WARP)
-    #: lanes of a warp of the transform of filters. Along channels they load adjacent filters (KCRS), along filters they
-    #: store whole sectors
+    #: lanes of a warp in the transform of filters. Lanes along channels load adjacent filters (KCRS), lanes along
+    #: filters store whole sectors
     LANES_FILTERS, LANES_CHANNELS = 8, WARP // 8
     LOG2_LANES_FILTERS, LOG2_LANES_CHANNELS = log2(LANES_FILTERS), log2(LANES_CHANNELS)
     BLOCK_FILTERS = THREADS // LANES_CHANNELS  #: filters of a block
-    #: the parameters of the kernels after the addresses
+    #: the parameters of the kernel for filters after the addresses
     FILTER_NUMBERS = (
         *("filters", "channels", "matrix_filters", "matrix_channels"),
         *("filter_step", "channel_step", "row_step", "column_step", "first_tap", "matrix_offset128"),
@@ -170,17 +173,17 @@ class WinogradPacking(Packing):
 
     @property
     def tile_numbers(self) -> Names:
-        """The parameters of the transforms of pixels after the addresses."""
+        """The parameters of the transforms of pixels, after the addresses."""
         return (*_tile_number_names(self.product), *self.PIXEL_NUMBERS)
 
     @property
     def filters(self) -> list[str]:
-        """The operand that holds filters, if one does."""
+        """A list with the operand that holds filters; empty if there is none."""
         return [] if self.product.weight_grad else [other_operand(self.product).upper()]
 
     @property
     def gradients(self) -> list[TileTransform]:
-        """The kernel that transforms gradients of results, if an operand holds them."""
+        """A list with the kernel that transforms result gradients; empty if no operand holds them."""
         if not self.product.weight_grad:
             return []
         operand, formula = other_operand(self.product).upper(), "G d, then (G d) G^T"
@@ -198,19 +201,19 @@ class WinogradPacking(Packing):
 
     @property
     def tensors(self) -> str:
-        """The names of both transformed tensors, for a comment."""
+        """A text for a comment: the names of both transformed tensors."""
         return "gradients and images" if self.product.weight_grad else "filters and images"
 
     log2_tile = Log2("product.tile")
 
     @property
     def minimal_filtering(self) -> str:
-        """The slot of the transforms that differ between the algorithms."""
+        """The template file of the transforms that differ between the algorithms."""
         return _minimal_filtering(self.product)
 
     @property
     def patch_points(self) -> str:
-        """The slot of the transform of patches, which forward and weight gradients have in common."""
+        """The template file of the transform of patches, which forward convolutions and weight gradients share."""
         return f"math/winograd_patch_{self.product.patch}x{self.product.patch}.mako"
 
     @cached_property
@@ -225,12 +228,12 @@ class WinogradPacking(Packing):
 
     @cached_property
     def patch(self) -> Tile:
-        """Pixels of a patch, or elements of a transformed filter."""
+        """The registers of a patch's pixels, or of a transformed filter's elements."""
         return Tile("elem", "f32", (self.product.patch, self.product.patch))
 
     @cached_property
     def rows(self) -> Tile:
-        """A patch or a filter after the transform of its columns."""
+        """The registers of a patch or a filter after the transform of its columns."""
         return Tile("half", "f32", (self.product.patch, self.product.patch))
 
     def allocate(self, p: KernelProblem, run: BatchRange, workspace: Allocator) -> Buffers:
@@ -247,7 +250,7 @@ class WinogradPacking(Packing):
 
     @property
     def kernels(self) -> dict[str, ParameterList]:
-        """The parameters of each kernel, by its name, in the order of the launches."""
+        """Name of a kernel -> its parameters, in the order of the launches."""
         image, other = self.product.image, other_operand(self.product)
         if self.product.weight_grad:
             first = {"transform_gradients": self._numbers(other, self.tile_numbers, self._gradient_values)}
@@ -256,13 +259,13 @@ class WinogradPacking(Packing):
         return {**first, "transform_images": self._numbers(image, self.tile_numbers, self._image_values)}
 
     def _numbers(self, matrix: str, names: Names, values: Callable[[Launched], Ints]) -> ParameterList:
-        """The parameters of the kernel that writes the matrices A or B."""
+        """The parameters of the kernel that writes matrix A or B."""
         stride = Parameters("u64", ("matrix_bytes",), lambda x: (x.p.offsets["abc".index(matrix)],))
         numbers = Parameters("u32", names, lambda x: _modulo(values(x)))
         return ParameterList((*addresses(self.problem), stride, numbers))
 
     def _extents(self, p: KernelProblem) -> tuple[int, int, int]:
-        """Tiles, channels and filters as the matrices have them."""
+        """The numbers of tiles, channels and filters in the matrices."""
         q = algorithm(p)
         filters, tiles = (p.n, p.m) if q.image == "a" else (p.m, p.n)
         return (p.k, tiles, filters) if q.weight_grad else (tiles, p.k, filters)
@@ -308,7 +311,7 @@ class WinogradPacking(Packing):
 
 @dataclass(frozen=True)
 class ResultEpilogue:
-    """How the templates of the epilogue store results: inside the result only, each in its own dtype."""
+    """The epilogue settings with which templates store results: only inside the result, each in the type of C."""
 
     computes_oob: bool = False
     pack_8bit: bool = False
@@ -316,9 +319,8 @@ class ResultEpilogue:
 
 @dataclass(frozen=True)
 class ResultTransform:
-    """The kernel that computes results from the products: a plan of its own for the templates of the epilogue.
-    ``problem``: the products, with the sink of the convolution; ``sums_slices``: whether several slices of K have
-    products."""
+    """The plan of the kernel that computes results from the products; epilogue templates use it. ``problem``: the
+    products, with the sink of the convolution; ``sums_slices``: True if there are several K slices to add."""
 
     problem: KernelProblem
     arithmetic: Arithmetic
@@ -342,7 +344,7 @@ class ResultTransform:
 
     @property
     def numbers(self) -> tuple[str, ...]:
-        """The parameters after the addresses."""
+        """The names of the parameters after the addresses."""
         numbers = (*_tile_number_names(self.product), *self.NUMBERS)
         return (*numbers, "slices") if self.sums_slices else numbers
 
@@ -353,14 +355,14 @@ class ResultTransform:
 
     @property
     def min_ctas_per_sm(self) -> int:
-        """Blocks per multiprocessor for which registers are limited, with an activation; 0: no limit. With a limit,
-        ptxas hoists the loads of an epilogue until it spills."""
+        """Blocks per multiprocessor for which registers are limited, if the epilogue has only operations without
+        operands; 0: no limit. With a limit, ptxas hoists the loads of operands until it spills."""
         fused = bool(self.problem.sink.ops)
         return RESULT_CTAS[self.product.tile] if fused and not self.fused_ops.operands else 0
 
     @property
     def extent(self) -> int:
-        """Rows and columns of results of the products of one channel and tile."""
+        """The rows (and columns) of results that the products of one channel and tile give."""
         return TAPS[1] if self.product.weight_grad else self.product.tile
 
     log2_tile = Log2("product.tile")
@@ -375,12 +377,12 @@ class ResultTransform:
 
     @cached_property
     def addends(self) -> Tile:
-        """The products of another slice of K."""
+        """The registers of the products of another K slice."""
         return Tile("addend", "f32", (self.product.patch, self.product.patch))
 
     @cached_property
     def rows(self) -> Tile:
-        """Products after the transform of their columns."""
+        """The registers of the products after the transform of their columns."""
         return Tile("half", "f32", (self.extent, self.product.patch))
 
     @cached_property
@@ -388,13 +390,13 @@ class ResultTransform:
         return Tile("result", "f32", (self.extent, self.extent))
 
     def parameter_list(self, slices: int = 1) -> ParameterList:
-        """The parameters. ``slices``: of K, whose products are consecutive."""
+        """The parameters of the kernel. ``slices``: the number of K slices, whose products are consecutive."""
         stride = Parameters("u64", ("matrix_bytes",), lambda p: p.offsets[2:])
         numbers = Parameters("u32", self.numbers, lambda p: _modulo(self._values(p, slices)))
         return ParameterList((*addresses(self.problem), stride, numbers, given("f32", "beta")))
 
     def _extents(self, p: KernelProblem) -> tuple[int, int]:
-        """Tiles and channels of results."""
+        """The numbers of tiles and of channels of the results."""
         q, t = algorithm(p), tensors(p)
         if not q.weight_grad:
             return t.tile_count, t.filters
@@ -402,7 +404,7 @@ class ResultTransform:
         return (t.channels, t.filters) if q.image == "a" else (t.filters, t.channels)
 
     def _values(self, p: KernelProblem, slices: int) -> Ints:
-        """The values of ``numbers``."""
+        """The values of the parameters in ``numbers``."""
         q, t = algorithm(p), tensors(p)
         tiles, channels = self._extents(p)
         numbers: Ints = (*_matrix_numbers(p, "c"), channels, *t.results, *t.result_steps)
@@ -415,7 +417,7 @@ class ResultTransform:
         return (*numbers, PRODUCTS // ROW, *([slices] if self.sums_slices else []))
 
     def step(self, p: KernelProblem, slices: int) -> Step:
-        """The launch. ``slices``: of K, whose products are consecutive."""
+        """The launch of the kernel. ``slices``: the number of K slices, whose products are consecutive."""
         grid, arguments = self.threads.grid(*self._extents(p)), self.parameter_list(slices).arguments(p)
         return Step(f"{self.entry}_transform_results", grid, (THREADS, 1, 1), 0, arguments)
 
@@ -426,7 +428,7 @@ class ResultTransform:
 
 @dataclass(frozen=True)
 class WinogradCKernels(CKernels):
-    """The transform of the products follows the main kernel, and adds slices of K."""
+    """The auxiliary kernel after the main kernel: it adds K slices and transforms the products."""
 
     results: ResultTransform
 
@@ -435,7 +437,7 @@ class WinogradCKernels(CKernels):
         return ()
 
     def claim(self, p: KernelProblem, items: int, workspace: Allocator) -> None:
-        """The products, or the sums of each slice, are first in the workspace."""
+        """Claims the beginning of the workspace for the products, or for the sums of each slice."""
         size = self.scheduler.slices(p) * items * p.m * p.operand("C").access.ld * self.arithmetic.bytes
         assert workspace.claim(size, "products [slice][point][M][N]", ROW).offset == PRODUCTS
 

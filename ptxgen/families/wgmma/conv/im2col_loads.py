@@ -1,4 +1,4 @@
-"""Loads of convolutions: im2col tensor maps load windows of images, so that no kernel writes the im2col matrix."""
+"""The loads of convolutions: im2col tensor maps load windows of images, so that no kernel writes the im2col matrix."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from ptxgen.families.wgmma.operand_packing import TMA_ALIGNED
 from ptxgen.lowering.im2col_descriptor import Im2colDescriptor, im2col, tma_n
 from ptxgen.lowering.kernel_problem import KernelProblem
 
-#: parameters of an axis of the images
+#: names of the parameters that each axis of the images has
 PER_AXIS = ("positions", "lower_corner", "stride", "taps", "filter_extent", "dilation")
 
 
 class Im2colPixels(OperandPath):
-    """Images whose rows are pixels and whose K is contiguous: a unit is some channels of one tap."""
+    """The path of images whose rows are pixels and whose K is contiguous. A unit is some channels of one tap."""
 
     tma_mode = "im2col"
 
@@ -50,7 +50,7 @@ class Im2colPixels(OperandPath):
 
 
 class FilterTaps(OperandPath):
-    """Filters, one after the other, each of taps of channels: contiguous along K, or along the other side."""
+    """The path of filters, each of which has taps of channels. K or the other side is contiguous."""
 
     def __init__(
         self, loads: Im2colLoads, role: str, name: str, config: Config, base: int, multicast: Multicast | None
@@ -72,7 +72,7 @@ class FilterTaps(OperandPath):
         return "%channel" if self.kmajor else first
 
     def tap(self, b: Box) -> str:
-        """Register with the number of a box's tap in the filter."""
+        """The register with the number of a box's tap in the filter."""
         return "%box_tap" if self.tap_offset(b) else self.filter_tap
 
     def coordinates(self, b: Box, first: str) -> str:
@@ -81,7 +81,7 @@ class FilterTaps(OperandPath):
 
 
 class Im2colColumns(OperandPath):
-    """Images whose columns are taps of channels, contiguous, and whose rows, along K, are pixels."""
+    """The path of images whose columns, taps of channels, are contiguous, and whose rows, along K, are pixels."""
 
     tma_mode = "im2col"
 
@@ -111,18 +111,17 @@ class Im2colColumns(OperandPath):
 
     @property
     def offsets(self) -> list[list[str]]:
-        """The registers of the pixel offsets of a tap along each axis, by box."""
+        """For each box, the registers of its tap's pixel offsets along each axis."""
         n = len(self.axes)
         return [[f"%im2col_offset{i * n + a}" for a in self.axes] for i in range(len(self.boxes))]
 
 
 @dataclass(frozen=True)
 class Im2colLoads(MatrixLoads):
-    """Loads of the forward convolution, and of the input gradient where the stride is one: K is taps of
-    channels."""
+    """The loads of a forward convolution, or of an input gradient with stride one. K is taps of channels."""
 
     template = "addr/im2col.mako"
-    pixels = "addr/im2col_pixels.mako"  #: how a map loads the pixels of rows
+    pixels = "addr/im2col_pixels.mako"  #: the template file for the pixels that a map loads
 
     @property
     def im2col(self) -> Im2colDescriptor:
@@ -131,7 +130,7 @@ class Im2colLoads(MatrixLoads):
         return descriptor
 
     def outer(self, name: str) -> Sequence[str]:
-        """Registers with the coordinates of an item of operand ``name``, which is not images."""
+        """The registers with the coordinates of an item of operand ``name``, which is not the images."""
         return self._outer(name) if self.im2col.groups else ()
 
     @property
@@ -140,28 +139,28 @@ class Im2colLoads(MatrixLoads):
         return (1,) if self.im2col.groups else ()
 
     def items(self, p: KernelProblem, pitch: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Extents and pitches along items, which are ``pitch`` bytes apart."""
+        """The extents and the pitches along items, which are ``pitch`` bytes apart."""
         return ((p.batch,), (pitch,)) if self.im2col.groups else ((), ())
 
     @property
     def image(self) -> str:
-        """The register with the last coordinate of a pixel: an image, or an item that is a group; %flat_index is what
-        the digits along the axes leave of a pixel's number."""
+        """The register with the last coordinate of a pixel: an image, or an item that is a group. %flat_index is the
+        rest of a pixel's number after the digits along the axes are removed."""
         return f"%item_{self.im2col.side}" if self.im2col.groups else "%flat_index"
 
     @property
     def filter_tap(self) -> str:
-        """The register with the tap's number in the filter."""
+        """The register with the number of the tap in the filter."""
         return "%filter_tap" if self.flipped else "%tap"
 
     @property
     def flipped(self) -> bool:
-        """True if the filter's last tap is multiplied by the first pixel."""
+        """True if the first pixel is multiplied by the filter's last tap."""
         return self.im2col.flipped
 
     @property
     def unit(self) -> int:
-        """Extent of K that one box loads."""
+        """Elements of K that one box loads."""
         return int(self.geometry.pipeline.unit)
 
     @property
@@ -183,13 +182,13 @@ class Im2colLoads(MatrixLoads):
 
     @property
     def dividers(self) -> list[str]:
-        """Run-time numbers that the kernel divides by, each as a multiplier and a shift."""
+        """The names of run-time numbers by which the kernel divides; each is passed as a multiplier and a shift."""
         positions = [f"positions{a}" for a in self.axes]
         return positions + (["units_per_tap", *(f"taps{a}" for a in self.axes[:-1])] if self.splits_k else [])
 
     @property
     def runs(self) -> list[RunLayout]:
-        """The run layouts of rows and columns of C, if C is not a matrix."""
+        """The run layouts of the rows and of the columns of C; empty if C is a matrix."""
         return run_layouts(self.problem)
 
     @property
@@ -225,7 +224,7 @@ class Im2colLoads(MatrixLoads):
         return Parameters("u32", run.parameters, lambda x: run.values((im2col(x.p).result or ())[n]))
 
     def divisors(self, x: Im2colDescriptor) -> dict[str, int]:
-        """The values of ``dividers``, and of others."""
+        """The values of ``dividers`` and of other numbers, by name."""
         divisors = {"channels": x.channels, "units_per_tap": -(-x.channels // self.unit)}
         divisors.update((f"positions{a}", x.positions[a]) for a in self.axes)
         divisors.update((f"taps{a}", x.taps[a]) for a in self.axes)
@@ -254,12 +253,12 @@ class Im2colLoads(MatrixLoads):
 
     @property
     def reversed_tap(self) -> list[str]:
-        """The instruction that gives the filter's tap, if taps are in reverse order."""
+        """The instruction that computes the filter's tap if taps are in reverse order."""
         return ["sub.u32 %filter_tap, %last_tap, %tap;"] if self.flipped else []
 
 
 def im2col_map(descriptor: Im2colDescriptor, x: OperandPath, element_type: str, size: int) -> TensorMap:
-    """The im2col map of images, in boxes of ``x``."""
+    """The im2col tensor map of images, with the boxes of ``x``."""
     pitches = tuple(n * size for n in descriptor.pitches)
     extents = (descriptor.channels, *descriptor.extents, descriptor.count)
     pixel_box = PixelBox(descriptor.lower, descriptor.upper, descriptor.steps)

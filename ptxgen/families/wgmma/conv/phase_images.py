@@ -1,10 +1,11 @@
-"""Images of the phases of a strided input gradient: the product stores them in the workspace, and a kernel interleaves
-them to rows of C.
+"""Images of the phases of a strided input gradient: the main kernel stores them in the workspace, and an auxiliary
+kernel interleaves them to rows of C.
 
-The pixels of a phase are a stride apart in C. Where pixels are contiguous in memory, as in NCHW, each 32-byte sector of
-C has pixels of several phases, whose tiles are far apart in time. In an image the pixels of a phase are contiguous, and
-the kernel that interleaves the images writes whole sectors of C, zeros where a phase has no taps. If beta is not zero,
-another kernel first copies C to the images, so that the product adds it to its sums before they are rounded.
+The pixels of a phase are a stride apart in C. If pixels are contiguous in memory, as in NCHW, each 32-byte sector of C
+has pixels of several phases, whose tiles are computed far apart in time. In an image, the pixels of a phase are
+contiguous. The kernel that interleaves the images writes whole sectors of C, with zeros where a phase has no taps. If
+beta is not zero, another kernel first copies C to the images, so that the main kernel adds it to its sums before they
+are rounded.
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ from ptxgen.lowering.table import Table
 
 CHUNK = 16  #: bytes of C that a thread stores at once
 WORD = 4  #: bytes of a register
-NONE = 0xFFFFFFFF  #: the offset of the image of a phase without taps
-MOST_BLOCKS = 1 << 12  #: of the kernel that copies C to images, which ends at once if beta is zero
+NONE = 0xFFFFFFFF  #: the offset that stands for a phase without taps, which has no image
+MOST_BLOCKS = 1 << 12  #: most blocks of the kernel that copies C to images, which ends at once if beta is zero
 
 
 def stores_by_phase(p: KernelProblem, c: Config) -> KernelProblem:
-    """The problem that the product's kernel computes: C is the images of the phases if ``c`` interleaves them."""
+    """The problem that the main kernel computes: its C is the images of the phases if ``c`` interleaves them."""
     x = im2col(p)
     if not c.interleave_phases or x is None or x.by_phase:
         return p
@@ -46,8 +47,8 @@ def stores_by_phase(p: KernelProblem, c: Config) -> KernelProblem:
 
 @dataclass(frozen=True)
 class ImageTable(Table):
-    """The first element of the image of each phase, by the remainders of a pixel's row and column by the strides; NONE:
-    the phase has no image."""
+    """The table of the images' first elements, by the remainders of a pixel's row and column by the strides. NONE: no
+    image."""
 
     im2col: Im2colDescriptor
 
@@ -59,9 +60,9 @@ class ImageTable(Table):
 
 
 class PixelAccess(NamedTuple):
-    """An access to a segment of C or of a phase: number of the phase and of the vector, first element, ``offset`` in
-    bytes, type, ``registers`` of ``ptx_type``. ``words``: (word, pair of elements), if an access is of words of
-    pairs; ``loaded``: as many other registers."""
+    """An access to a segment of C or of an image. ``phase``, ``vector``: numbers of the phase and of the access;
+    ``first``: its first element; ``offset``: in bytes; ``type``: the PTX type of the access; ``ptx_type``: the type of
+    ``registers``; ``words``: (word, pair of elements) if the access is of words with two elements each."""
 
     phase: int
     vector: int
@@ -83,12 +84,12 @@ class PixelAccess(NamedTuple):
 
 @dataclass(frozen=True)
 class PhaseInterleaving(CKernels):
-    """The kernel that interleaves images of phases to rows of C, and the one that copies C to the images. A thread has
-    a segment of a row: whole chunks of C, and as many pixels of each phase."""
+    """The kernel that interleaves images of phases to rows of C, and the kernel that copies C to the images. A thread
+    has a segment of a row: whole chunks of C, and the same number of pixels of each phase."""
 
     template = "epilogue/interleave_phases.mako"
     names = ("copy_to_phases", "interleave_phases")
-    #: parameters of both kernels; a thread divides by those that have a magic number and a shift
+    #: parameters of both kernels; threads divide by those that have a magic number and a shift
     NUMBERS = (
         *("segments", "row_segments", "magic_row_segments", "shift_row_segments"),
         *("plane_rows", "magic_plane_rows", "shift_plane_rows", "stride", "magic_stride", "shift_stride"),
@@ -96,7 +97,8 @@ class PhaseInterleaving(CKernels):
     )
 
     NONE = NONE
-    BLOCKS_PER_SM = 6  #: registers are limited for so many: without a limit, ptxas takes 32 and may spill
+    #: blocks per multiprocessor for which registers are limited: without a limit, ptxas takes 32 and may spill
+    BLOCKS_PER_SM = 6
 
     @property
     def im2col(self) -> Im2colDescriptor:
@@ -141,17 +143,17 @@ class PhaseInterleaving(CKernels):
 
     @cached_property
     def image_vec(self) -> int:
-        """Elements of an access to an image, whose rows have the same alignment."""
+        """Elements of an access to an image. The rows of images are aligned to it."""
         return math.gcd(CHUNK // self.size, self.pixels, self.im2col.positions[0])
 
     @property
     def image_vectors(self) -> int:
-        """Accesses to a segment of an image."""
+        """The number of accesses to a segment of an image."""
         return self.pixels // self.image_vec
 
     @property
     def table_bytes(self) -> int:
-        """Bytes of the places of the images with pixels in one row of C."""
+        """Bytes of the table entries of the images that have pixels in one row of C."""
         return WORD * self.stride
 
     @property
@@ -184,12 +186,12 @@ class PhaseInterleaving(CKernels):
 
     @cached_property
     def pixel(self) -> Tile:
-        """The elements of each phase."""
+        """The registers of the elements of each phase."""
         return Tile("pixel", f"b{8 * self.size}", (self.stride, self.pixels))
 
     @cached_property
     def word(self) -> Tile:
-        """The words of an access."""
+        """The registers of the words of an access."""
         return Tile("word", "b32", (CHUNK // WORD,))
 
     def element(self, n: int) -> str:
@@ -197,15 +199,16 @@ class PhaseInterleaving(CKernels):
         return self.pixel[n % self.stride, n // self.stride]
 
     def in_c(self, vector: int) -> list[str]:
-        """The elements of an access to C."""
+        """The registers of the elements of an access to C."""
         return [self.element(vector * self.c_vec + n) for n in range(self.c_vec)]
 
     def in_image(self, phase: int, vector: int) -> list[str]:
-        """The elements of an access to an image."""
+        """The registers of the elements of an access to an image."""
         return [self.pixel[phase, vector * self.image_vec + n] for n in range(self.image_vec)]
 
     def words(self, elements: list[str]) -> list[tuple[str, str]]:
-        """The registers of an access, each with the pair of elements in it; none: elements are accessed themselves."""
+        """The word registers of an access, each with its pair of elements; empty if elements are accessed one by
+        one."""
         if self.size == WORD or len(elements) == 1:
             return []
         return [(self.word[n // 2], braces(elements[n : n + 2])) for n in range(0, len(elements), 2)]
@@ -213,7 +216,8 @@ class PhaseInterleaving(CKernels):
     # ---- launches
 
     def claim(self, p: KernelProblem, items: int, workspace: Allocator) -> None:
-        """The images are the first region of the workspace: the product takes its address as that of C."""
+        """Claims the images as the first region of the workspace, because the main kernel gets its address as that of
+        C."""
         x = im2col(p)
         assert x is not None
         size = len(x.phases) * x.image_elements * p.output.bytes

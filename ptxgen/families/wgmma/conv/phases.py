@@ -1,4 +1,4 @@
-"""Strided input gradients in one launch: the phases take the place of batch items."""
+"""Strided input gradients in one launch: phases take the place of batch items."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ptxgen.lowering.table import Table
 
 @dataclass(frozen=True)
 class PhasedLoads(Im2colLoads):
-    """Loads of a strided input gradient: K is the taps of a phase, of channels."""
+    """The loads of a strided input gradient. K is taps of a phase times channels."""
 
     template = "addr/phased_im2col.mako"
     filter_tap = "%filter_tap"
@@ -32,11 +32,12 @@ class PhasedLoads(Im2colLoads):
 
 @dataclass(frozen=True)
 class PhaseTable(Table):
-    """The table of the phases of a strided input gradient, WORDS words each.
+    """The table of the phases of a strided input gradient, with WORDS words for each phase.
 
-    The words: K iterations, first element in C, first filter tap, number of taps; then for each axis: pixels, offset of
-    the first tap in pixels, that of the tap after the last one, filter taps between these two. ``unit``: channels of a
-    box; ``u``: elements of K of a stage."""
+    The words are: K iterations; first element in C; first filter tap; number of taps; then for each axis: pixels;
+    offset of the first tap in pixels; offset of the tap after the last one; filter taps between these two. ``unit``:
+    channels of a box; ``u``: elements of K of a stage.
+    """
 
     im2col: Im2colDescriptor
     unit: int
@@ -58,10 +59,10 @@ class PhaseTable(Table):
 
 @dataclass(frozen=True)
 class PhaseBatch(TensorBatch):
-    """The phases of a strided input gradient take the place of batch items: the tile scheduler assigns a phase and a
-    tile of it to a block. ``unit``: channels of a box, ``u``: of a stage, ``axes``: of an image; ``by_phase``: whether
-    C is images of the phases, which are at the start of the workspace; ``groups``: each phase has the items of a batch,
-    which are groups of channels."""
+    """The batch of a strided input gradient, whose items are phases: the tile scheduler assigns a phase and a tile of
+    it to a block. ``unit``: channels of a box; ``u``: elements of K of a stage; ``axes``: axes of an image;
+    ``by_phase``: True if C is the images of the phases, which are at the start of the workspace; ``groups``: True if
+    each phase has the items of a batch, which are groups of channels."""
 
     unit: int
     u: int
@@ -75,7 +76,7 @@ class PhaseBatch(TensorBatch):
 
     @property
     def phases_base(self) -> str:
-        """The register with the address that offsets of phases start at."""
+        """The register with the address to which offsets of phases are added."""
         return "%workspace" if self.by_phase else "%C"
 
     @property
@@ -93,23 +94,23 @@ class PhaseBatch(TensorBatch):
 
     @property
     def axis_offsets(self) -> range:
-        """The offset of the pixels of each axis in a row of the table."""
+        """For each axis, the offset of its number of pixels in a row of the table."""
         return range(16, 16 + 16 * self.axes, 16)
 
     @property
     def tap_offsets(self) -> range:
-        """The offset of the first tap of each axis."""
+        """For each axis, the offset of its first tap in a row of the table."""
         return range(20, 20 + 16 * self.axes, 16)
 
     @property
     def step_offsets(self) -> range:
-        """The offset of the end of the taps of each axis."""
+        """For each axis, the offset of the end of its taps in a row of the table."""
         return range(24, 24 + 16 * self.axes, 16)
 
 
 @dataclass(frozen=True)
 class MergedPhaseScheduler(TileScheduler):
-    """The tiles of a strided input gradient whose phases are columns of C."""
+    """The scheduler of the tiles of a strided input gradient whose phases are columns of C."""
 
     def gemms(self, p: KernelProblem) -> tuple[KernelProblem, ...]:
         return (p,)
@@ -117,7 +118,7 @@ class MergedPhaseScheduler(TileScheduler):
 
 @dataclass(frozen=True)
 class PhaseScheduler(TileScheduler):
-    """The tiles of all phases of a strided input gradient, in one launch."""
+    """The scheduler of the tiles of all phases of a strided input gradient, in one launch."""
 
     grid_z_text = "phases"
 
@@ -130,5 +131,5 @@ class PhaseScheduler(TileScheduler):
         return super().grid(p, len(im2col(p).phases) * items)
 
     def batch_limit(self, p: KernelProblem) -> int:
-        """Items that one launch can have: each has all phases."""
+        """The most items of one launch, each of which has all phases."""
         return max(super().batch_limit(p) // len(im2col(p).phases), 1)

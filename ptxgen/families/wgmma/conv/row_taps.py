@@ -1,4 +1,4 @@
-"""Loads of convolutions whose stages have pixels that several taps of a filter row read."""
+"""The loads of convolutions whose stages hold pixels that all taps of a filter row read."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from ptxgen.lowering.kernel_problem import KernelProblem
 
 
 class RowTapPixels(Im2colPixels):
-    """Images whose pixels several taps of a filter row read, from shared memory: a box has a tile and its halo. The
-    rows of tap n begin n pixels later; wgmma swizzles by addresses, so an operand may begin at any row."""
+    """The path of images whose pixels all taps of a filter row read from shared memory: a box has a tile and its halo.
+    The rows of tap n begin n pixels later. wgmma swizzles by addresses, so an operand may begin at any row."""
 
     def __init__(
         self, loads: Im2colLoads, role: str, name: str, config: Config, base: int, multicast: Multicast | None
@@ -30,7 +30,7 @@ class RowTapPixels(Im2colPixels):
 
 
 class RowTapFilters(FilterTaps):
-    """Filters of a row of taps: a stage has them in the order of the pixels that they are multiplied by."""
+    """The path of the filters of a row of taps, which a stage has in the order of the pixels that they multiply."""
 
     def __init__(
         self, loads: RowTapLoads, role: str, name: str, config: Config, base: int, multicast: Multicast | None
@@ -56,7 +56,7 @@ class RowTapFilters(FilterTaps):
 
 @dataclass(frozen=True)
 class RowTapLoads(PhasedLoads):
-    """Loads of a convolution whose stages have taps of a filter row: K is parts of filter rows, of channels."""
+    """The loads of a convolution whose stages have a row of filter taps. K is rows of taps times channels."""
 
     template = "addr/row_taps.mako"
     units = 1
@@ -84,7 +84,7 @@ class RowTapLoads(PhasedLoads):
 
 
 def with_row_taps(p: KernelProblem, c: Config) -> KernelProblem:
-    """The problem whose taps are rows of filter taps, if ``c`` asks for it: its pixels have a halo."""
+    """The problem whose taps are rows of filter taps, with a halo of pixels, if ``c`` has ``row_taps``; else ``p``."""
     x = im2col(p)
     if c.row_taps == 1 or x is None or x.row_taps > 1:
         return p

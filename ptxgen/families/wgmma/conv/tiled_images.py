@@ -1,4 +1,4 @@
-"""Loads of convolutions whose images are contiguous along the rows of the GEMM, from where they are: in CHWN, where the
+"""The loads, without packing, of convolutions whose images are contiguous along the rows of the GEMM: in CHWN, the
 contiguous axis is the image index, which no tap moves."""
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from ptxgen.lowering.kernel_problem import KernelProblem
 
 
 class TiledPixels(OperandPath):
-    """Images whose rows are contiguous: a box has adjacent rows of one pixel, for some channels of one tap."""
+    """The path of images whose GEMM rows are contiguous: a box has adjacent rows of one pixel, for some channels of one
+    tap."""
 
     def __init__(
         self, loads: Im2colLoads, role: str, name: str, config: Config, base: int, multicast: Multicast | None
@@ -35,7 +36,7 @@ class TiledPixels(OperandPath):
 
     @property
     def pixel_registers(self) -> str:
-        """The registers of the first pixel of each box, and of a box at a tap."""
+        """The registers with the first pixel of each box, and with the pixel of a box at a tap."""
         pixels = ", ".join(f"%box{n}_pixel<{len(self.outer) + 1}>" for n in range(len(self.first_rows)))
         return f"{pixels}, %image<{len(self.first_rows)}>, %box_pixel<{len(self.outer) + 1}>"
 
@@ -53,7 +54,7 @@ class TiledPixels(OperandPath):
 
 @dataclass(frozen=True)
 class TiledLoads(Im2colLoads):
-    """Loads of the forward convolution, and of the input gradient where the stride is one."""
+    """The loads of a forward convolution, or of an input gradient with stride one."""
 
     pixels = "addr/tiled_pixels.mako"
 
@@ -75,4 +76,4 @@ class TiledLoads(Im2colLoads):
 
 @dataclass(frozen=True)
 class TiledPhasedLoads(TiledLoads, PhasedLoads):
-    """Loads of a strided input gradient."""
+    """The loads of a strided input gradient."""

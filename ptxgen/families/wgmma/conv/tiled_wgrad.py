@@ -1,4 +1,4 @@
-"""Loads of weight gradients whose pixels are contiguous: tiled tensor maps load both operands from where they are."""
+"""The loads, without packing, of weight gradients whose pixels are contiguous: tiled tensor maps load both operands."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ptxgen.lowering.kernel_problem import KernelProblem
 
 
 class TiledGradients(OperandPath):
-    """Gradients of results: a box has pixels of a row, and filters."""
+    """The path of result gradients: a box has pixels of a row by filters."""
 
     def __init__(
         self, loads: TiledWgradLoads, role: str, name: str, config: Config, base: int, multicast: Multicast | None
@@ -36,7 +36,7 @@ class TiledGradients(OperandPath):
 
 
 class TiledImages(OperandPath):
-    """Images: a box has pixels of a row, and channels of one tap."""
+    """The path of images: a box has pixels of a row by channels of one tap."""
 
     def __init__(
         self, loads: TiledWgradLoads, role: str, name: str, config: Config, base: int, multicast: Multicast | None
@@ -53,18 +53,18 @@ class TiledImages(OperandPath):
 
     @property
     def column_steps(self) -> list[int]:
-        """The distance of each box of channels from the one before, in columns."""
+        """For each box of channels, its distance from the preceding box in columns."""
         return [n - before for n, before in zip(self.columns, [0, *self.columns], strict=False)]
 
     @property
     def box_rows(self) -> list[list[tuple[int, str]]]:
-        """The pair (axis, register of the row of images that a tap reads) of each outer axis, by box of channels."""
+        """For each box of channels and outer axis: the axis, and the register of the image row that a tap reads."""
         outer = self.outer
         return [[(a + 1, f"%row{n * outer + a}") for a in range(outer)] for n in range(len(self.columns))]
 
     @property
     def axis_rows(self) -> list[tuple[int, list[str]]]:
-        """The same registers by axis."""
+        """For each outer axis: its number, and the registers of ``box_rows``."""
         return [(a + 1, [rows[a][1] for rows in self.box_rows]) for a in range(self.outer)]
 
     @property
@@ -85,7 +85,7 @@ class TiledImages(OperandPath):
 
 @dataclass(frozen=True)
 class TiledWgradLoads(Im2colLoads):
-    """Loads of weight gradients, without packing: a stage has adjacent pixels of a row."""
+    """The loads of weight gradients without packing: a stage has adjacent pixels of a row."""
 
     template = "addr/wgrad_tiled.mako"
     units = 1
@@ -127,12 +127,12 @@ class TiledWgradLoads(Im2colLoads):
 
     @property
     def count_registers(self) -> str:
-        """The registers of counts that are parameters."""
+        """The registers of the numbers that are kernel parameters."""
         return "%channels, %stages_per_row" + ("" if self.one_tap else ", %taps")
 
 
 def unpacked(p: KernelProblem, c: Config) -> KernelProblem:
-    """The problem without packed copies of its operands, if ``c`` loads these from where they are."""
+    """The problem without packed copies of its operands, if ``c`` loads them in place; else ``p``."""
     if im2col(p) is None or im2col(p).unpacked is None or not loads_tiled(p, c):
         return p
     return with_descriptor(p, im2col(p).unpacked)

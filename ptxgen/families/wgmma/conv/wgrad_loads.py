@@ -1,4 +1,4 @@
-"""Loads of weight gradients whose images im2col tensor maps load: K is pixels."""
+"""The loads of weight gradients whose images are loaded by im2col tensor maps. K is pixels."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ptxgen.lowering.kernel_problem import KernelProblem
 
 @dataclass(frozen=True)
 class WgradLoads(Im2colLoads):
-    """Loads of weight gradients: K is pixels."""
+    """The loads of weight gradients. K is pixels."""
 
     template = "addr/wgrad_im2col.mako"
     units = 1
@@ -44,8 +44,8 @@ class WgradLoads(Im2colLoads):
 
     @property
     def block_parameters(self) -> tuple[str, ...]:
-        """Kernel parameters of the blocks of C that are stored: dividers by the filters of a group, by its channels,
-        and by those of an item; groups of an item."""
+        """The kernel parameters for the stored blocks of C: dividers by the filters of a group, by its channels, and by
+        the channels of an item; the groups of an item."""
         names = ("group_rows", "group_columns", "item_columns") if self.im2col.blocks else ()
         dividers = tuple(f"{number}_{name}" for name in names for number in ("magic", "shift"))
         return (*dividers, "groups_of_item") if names else ()
@@ -65,12 +65,12 @@ class WgradLoads(Im2colLoads):
 
     @property
     def digit_count(self) -> int:
-        """Digits of a pixel's number, with that of its image."""
+        """The number of digits of a pixel's number, including its image."""
         return len(self.axes) + 1
 
 
 class ImageGradients(OperandPath):
-    """Gradients of results: a box has pixels of an image, and filters."""
+    """The path of result gradients: a box has pixels of an image by filters."""
 
     def __init__(
         self, loads: Im2colLoads, role: str, name: str, config: Config, base: int, multicast: Multicast | None
@@ -88,7 +88,7 @@ class ImageGradients(OperandPath):
 
 @dataclass(frozen=True)
 class ImageWgradLoads(WgradLoads):
-    """Loads of weight gradients: K is pixels, those of each image padded to whole stages."""
+    """The loads of weight gradients whose K is pixels, with those of each image padded to whole stages."""
 
     template = "addr/wgrad_by_image.mako"
 

@@ -1,1 +1,1 @@
-"""Loads and tiles of jagged groups, whose items are rows of one array or matrices."""
+"""The loads and tiles of jagged groups, whose items are ranges of rows of one array, or matrices."""

@@ -1,4 +1,4 @@
-"""Producer loads of groups: an operand has a matrix for each item, or its items are ranges of rows."""
+"""The producer loads of groups: an operand has a matrix for each item, or its items are ranges of rows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ptxgen.lowering.kernel_problem import KernelProblem
 
 @dataclass(frozen=True)
 class GroupedLoads(MatrixLoads):
-    """Coordinates of an item: its number, or those of a range of rows."""
+    """The loads of A and B of a group. The coordinates of an item are its number, or those of a range of rows."""
 
     def _outer(self, name: str) -> Sequence[str]:
         return grouped_rows.coordinates(self.problem, name)

@@ -1,4 +1,5 @@
-"""The tile loop of wgmma kernels over the items of a jagged group: one tensor map has the rows of all items."""
+"""The tile scheduler of wgmma kernels for jagged groups: blocks loop over the tiles of all items, and one tensor map
+has the rows of all items."""
 
 from __future__ import annotations
 
@@ -16,8 +17,8 @@ from ptxgen.lowering.kernel_problem import KernelProblem
 
 @dataclass(frozen=True)
 class GroupedTileScheduler(TileScheduler):
-    """Blocks loop over the tiles of all items, in steps of the grid. ``table``: the layout of the descriptors, whose
-    tiles are those of a cluster; ``jagged``: the axis along which items differ, m or k."""
+    """The tile scheduler: blocks loop over the tiles of all items, in steps of the grid. ``table``: the layout of the
+    descriptor table, which counts tiles of clusters; ``jagged``: the axis along which items differ, m or k."""
 
     table: DescriptorTable
     jagged: str
@@ -26,7 +27,7 @@ class GroupedTileScheduler(TileScheduler):
 
     @property
     def row_side(self) -> str:
-        """The side of a tile along the rows of C."""
+        """The side of a tile, x or y, along the rows of C."""
         return "y" if self.transposed else "x"
 
     template = "sched/grouped_persistent.mako"
@@ -47,17 +48,18 @@ class GroupedTileScheduler(TileScheduler):
 
     @property
     def rows_read_once(self) -> int:
-        """The most rows of an item whose loads of B L2 evicts first; 0: the policy is the same for all items."""
+        """If an item has at most this many rows, its loads of B have the policy evict_first; 0: all items have the same
+        policy."""
         return int(self.table.ml) if self.config.l2_evict_first == B_ONCE else 0
 
     @property
     def counted_tile(self) -> str:
-        """The instruction that gives the tile that the table counts: of a cluster."""
+        """The instruction that computes the cluster's tile, which the table counts, from the block's."""
         ctas = self.config.cluster_x * self.config.cluster_y
         return f"div.u32 %item_tile, %tile, {ctas};" if ctas > 1 else "mov.u32 %item_tile, %tile;"
 
 
 def cluster_tile(c: Config) -> tuple[int, int]:
-    """Rows and columns of C of the tiles of a cluster."""
+    """Rows and columns of C that the tiles of a cluster cover."""
     along_m, along_n = (c.cluster_y, c.cluster_x) if c.transposed_mma else (c.cluster_x, c.cluster_y)
     return c.ml * along_m, c.nl * along_n

@@ -1,7 +1,7 @@
-"""Scales of blocks of A and B: which a thread loads, where they are, and which sums they multiply.
+"""Block scales of A and B: which scales a thread loads, where they are, and which sums they multiply.
 
-A thread has sums of a few rows of X, whose scales it loads itself. It has sums of many columns of Y: if these have
-scales of their own, a warp loads those of its tile, one a lane, and lanes exchange them.
+A thread has sums of a few rows of X and loads their scales itself. It has sums of many columns of Y. If these columns
+have different scales, a warp loads the scales of its tile, one per lane, and lanes exchange them.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from ptxgen.lowering.block_scales import Scales, scales_of
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.block_scales import DEPTH
 
-BYTES = 4  #: of a scale
+BYTES = 4  #: bytes of a scale
 
 
 class ScaledSums(NamedTuple):
-    """Sums that are multiplied by one product of scales: ``x``, ``y``: the registers of the scales; ``pairs``: (total,
-    sum of products) registers."""
+    """Sums that are multiplied by the same product of scales. ``x``, ``y``: the registers of the scales; ``pairs``:
+    registers (total, sum of products)."""
 
     x: str
     y: str
@@ -43,10 +43,10 @@ class Exchange(NamedTuple):
 
 @dataclass(frozen=True)
 class SideScales:
-    """The scales that a thread loads of X or of Y. ``role``: x or y; ``name``: a or b; ``rows``: rows of a block;
-    ``extent``: the register with the rows of the operand; ``first``: of the first row of the warpgroup; ``thread``:
-    the register that is added to it, or ""; ``offsets``: rows from there to that of each scale; ``in_rows``: whether
-    items are rows of one array."""
+    """The scales that a thread loads for X or Y. ``role``: x or y; ``name``: a or b; ``rows``: rows of a block;
+    ``extent``: the register with the operand's number of rows; ``first``: the register with the warpgroup's first row;
+    ``thread``: the register that is added to ``first``, or empty; ``offsets``: rows from this sum to the row of each
+    scale; ``in_rows``: True if items are rows of one array."""
 
     role: str
     name: str
@@ -62,22 +62,23 @@ class SideScales:
 
     @property
     def scales(self) -> Tile:
-        """The scales of the block of K that is multiplied."""
+        """The registers of the scales for the current block of K."""
         return Tile(f"scale_{self.role}", "f32", (len(self.offsets),))
 
     @property
     def loaded(self) -> Tile:
-        """Those of the next block, as they are loaded."""
+        """The registers of the scales for the next block of K, as loaded."""
         return Tile(f"next_scale_{self.role}", "f32", (len(self.offsets),))
 
     @property
     def addresses(self) -> Tile:
-        """Where those of the first block are."""
+        """The registers with the addresses of the scales for the first block of K."""
         return Tile(f"scale_at_{self.role}", "b64", (len(self.offsets),))
 
     @property
     def parameters(self) -> list[Parameters]:
-        """Bytes from one block of rows, of K, and from one item to the next."""
+        """The parameters of strides in bytes: from one block to the next along the rows and along K, and from one item
+        to the next."""
         name = self.name
 
         def scales(x: object) -> Scales:
@@ -95,8 +96,8 @@ class SideScales:
 
 @dataclass(frozen=True)
 class BlockScales(Part):
-    """The scales that the sums of a math warpgroup are multiplied by. ``item``: the register with the number of an
-    item, whose scales are those of its number, or empty; ``first_rows``: operands whose items are rows of one array."""
+    """The scales by which the sums of a math warpgroup are multiplied. ``item``: the register with the number of an
+    item that has scales of its own, or empty; ``first_rows``: operands whose items are rows of one array."""
 
     problem: KernelProblem
     mainloop: Mainloop
@@ -133,7 +134,7 @@ class BlockScales(Part):
 
     @property
     def depth(self) -> int:
-        """Elements of K whose sum is multiplied at once."""
+        """The elements of K whose sum is multiplied by one product of scales."""
         return min(DEPTH, self.mainloop.config.u)
 
     @property
@@ -153,14 +154,14 @@ class BlockScales(Part):
         return scales_of(self.problem, name.upper()).rows
 
     def _x_scale(self, mi: int, half: int) -> str:
-        """The scale of row ``half`` of the thread's two of 64 rows."""
+        """The register of the scale for row ``half`` of the thread's two rows in instruction ``mi``."""
         x = self.x
         return x.scales[2 * mi + half if x.rows == 1 else ROWS * mi // (ROWS * self.mainloop.mi // x.scales.size)]
 
     @property
     def columns(self) -> dict[Tile, list[tuple[list[Exchange], list[ScaledSums]]]]:
-        """The registers of the sums of a block of K -> columns of the tile whose sums have the same scales of Y: the
-        shuffles that bring these, and the sums."""
+        """Registers of the sums of a block of K -> the columns of the tile that have the same scales of Y: the shuffles
+        that bring these scales, and the sums."""
         return {partial: list(self._columns(partial)) for partial in self.mainloop.partial_sums}
 
     def _columns(self, partial: Tile) -> Iterator[tuple[list[Exchange], list[ScaledSums]]]:
@@ -176,7 +177,7 @@ class BlockScales(Part):
             yield pair, [s for e in (0, 1) for s in self._sums(partial, pair[e].to, range(group, group + 1), (e,))]
 
     def _sums(self, partial: Tile, y: str, groups: range, columns: tuple[int, ...]) -> list[ScaledSums]:
-        """The sums of columns of groups of 8."""
+        """The sums of ``columns`` in groups of 8 columns."""
         m, sums = self.mainloop, []
         registers: dict[str, list[tuple[str, str]]] = {}
         for mi in range(m.mi):
@@ -200,7 +201,7 @@ class BlockScales(Part):
 
 @dataclass(frozen=True)
 class NoScales(Part):
-    """Sums are not multiplied."""
+    """The part of kernels without block scales."""
 
     template = "math/no_block_scales.mako"
 
