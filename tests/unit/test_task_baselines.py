@@ -642,6 +642,7 @@ def keops_on_cpu(torch_on_cpu: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     package.torch = ModuleType("pykeops.torch")  # type: ignore[attr-defined]
     package.torch.LazyTensor = LazyTensor
     package.set_verbose = lambda value: None  # type: ignore[attr-defined]
+    package.config = SimpleNamespace(gpu_available=True)  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "pykeops", package)
     monkeypatch.setitem(sys.modules, "pykeops.torch", package.torch)
     monkeypatch.setattr(keops, "load_torch", lambda: torch_on_cpu)
@@ -678,6 +679,13 @@ def tensor_in(torch_on_cpu: Any, driver: Any, torch: Any, address: int, shape: t
     out = np.empty(shape, dtype(element).numpy)
     driver.download(address, out)
     return copied(torch_on_cpu, out)
+
+
+def test_keops_without_cuda_is_no_baseline(keops_on_cpu: Any) -> None:
+    keops.load_keops.cache_clear()
+    sys.modules["pykeops"].config.gpu_available = False
+    with pytest.raises(UnavailableError, match=r"KeOps was imported without CUDA; LD_LIBRARY_PATH must have"):
+        keops.load_keops()
 
 
 def test_what_keops_lacks_is_told() -> None:

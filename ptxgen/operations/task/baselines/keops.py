@@ -77,7 +77,8 @@ _OPERANDS = {
 
 @functools.cache
 def load_keops() -> Any:
-    """KeOps of PyTorch. UnavailableError: it is missing, or PyTorch has no GPU."""
+    """KeOps of PyTorch. UnavailableError: it is missing, or PyTorch or KeOps has no GPU: KeOps would compute on the
+    CPU."""
     load_torch()
     try:
         with redirect_stdout(sys.stderr):  # it tells there what it lacks
@@ -85,6 +86,9 @@ def load_keops() -> Any:
     except ImportError as error:
         advice = f"{install('pykeops')}; it compiles with g++ and the CUDA toolkit's NVRTC"
         raise UnavailableError(f"KeOps cannot be imported ({error}); {advice}") from error
+    if not pykeops.config.gpu_available:
+        rule = "LD_LIBRARY_PATH must have the folders of libcuda.so and libnvrtc.so, and CUDA_PATH the CUDA toolkit's"
+        raise UnavailableError(f"KeOps was imported without CUDA; {rule}, and g++ must be on PATH")
     pykeops.set_verbose(False)
     return pykeops.torch
 
