@@ -263,6 +263,18 @@ def test_blocks_of_groups_take_no_slices_in_the_workspace():
     assert found.value.rule == "wgmma_blocks"
 
 
+def test_a_producer_of_strided_groups_has_registers_for_one_unit():
+    """Where filters come from registers, ptxas 13.0 spills 32 bytes of a producer of two units."""
+    fields = TF32 | {"groups": 2, "layout": "NHWC", "direction": "input_grad", "stride": 2}
+    p, c = (
+        Conv(2, 512, 9, 9, 512, 3, 3, **fields),
+        "family=wgmma ml=128 nl=256 stages=2 math_warpgroups=2 transposed_mma=1",
+    )
+    plan_for(p, parse_config(c + " u=32"), H200)
+    with pytest.raises(ConfigError, match="wgmma_producer_registers"):
+        plan_for(p, parse_config(c + " u=64"), H200)
+
+
 #: shape, what else, configuration
 TILED = {
     "one tap: images are rows, which end within a stage": ("C=20,H=6,W=6,K=40,R=1,S=1", TF32, "ml=64 nl=32 u=32"),

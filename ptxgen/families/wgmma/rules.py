@@ -199,10 +199,9 @@ def _producer_registers(p: KernelProblem, c: Any, g: WgmmaGeometry) -> Any:
     if im2col(p).wgrad:
         fits = g.pipeline.image_boxes * len(im2col(p).extents) <= COORDINATES
     else:
-        many = (c.persistent == 1) & (c.cluster_x * c.cluster_y > 1) | (
-            bool(im2col(p).phases) & g.math.a_from_registers
-        )
-        units = np.where(many, UNITS // 2, UNITS)
+        phased = bool(im2col(p).phases) & g.math.a_from_registers
+        many = (c.persistent == 1) & (c.cluster_x * c.cluster_y > 1) | phased
+        units = np.where(many, UNITS // 2, UNITS) // np.where(phased & im2col(p).groups, 2, 1)
         fits = c.u <= units * g.pipeline.unit
         coordinates = g.pipeline.image_boxes * (len(im2col(p).extents) + 1)
         fits = fits & (np.logical_not(loads_tiled(p, c)) | (coordinates <= COORDINATES))
@@ -396,7 +395,7 @@ RULES = (
         lambda p, c, g, d: _producer_registers(p, c, g),
         "{g.pipeline.image_boxes} adjacent boxes of images, u={c.u} in units of {g.pipeline.unit}: with setmaxnreg a"
         " producer thread has registers for 4 boxes (3 in three dimensions) or for 4 units (2 with persistent=1 in a"
-        " cluster, and in strided input gradients that read X from registers)",
+        " cluster, and in strided input gradients that read X from registers, 1 if these have groups)",
     ),
     Rule(
         "wgmma_cluster",
