@@ -1,4 +1,4 @@
-"""Trees of conditions in C, with the expressions of symbols."""
+"""Writes trees of conditions, and the expressions of their symbols, as C statements."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from ptxgen.export.symbol import Branch, Leaf
 from ptxgen.expr.c_text import Expressions
 from ptxgen.expr.node import Node
 
-#: in the texts of a leaf's form, marks the number with an index
+#: a mark in the text of a leaf's form, which stands for the leaf's number with that index
 MARK = re.compile("\x00([0-9]+)\x00")
 
 
 def mark(index: int) -> str:
-    """The mark of number ``index`` in the text of a form."""
+    """The mark that stands for the leaf's number ``index`` in the text of a form."""
     return f"\x00{index}\x00"
 
 
@@ -31,8 +31,8 @@ def nodes_of(tree: Leaf | Branch) -> list[Node]:
 
 
 def block(tree: Leaf | Branch, lines: Callable[[Leaf, Sequence[str]], list[str]], shape: str) -> list[str]:
-    """The statements of a tree: definitions, then those of its leaves, within their conditions. ``lines(leaf,
-    numbers)``: the statements of a leaf with the texts of its numbers; ``shape``: as ``Expressions``."""
+    """The C statements of a tree: definitions, then nested ``if`` statements with the statements of the leaves.
+    ``lines(leaf, numbers)``: the statements of a leaf, given its numbers in C; ``shape``: the C prefix of variables."""
     text = Expressions(nodes_of(tree), shape)
     return [*text.definitions, *_block(tree, lines, text)]
 

@@ -27,8 +27,8 @@ MEMBERS = {"A": "a", "values": "a", "B": "b", "C": "c", "W": "workspace"}
 
 @dataclass(frozen=True)
 class CFunction:
-    """The body of a C function, in lines. ``title``: what it computes; ``config``: the configuration; ``empty``: the
-    body of the function that replaces it if alpha is 0, None: its calls have no alpha."""
+    """A C function that launches kernels. ``title``: what it computes; ``lines``: its body; ``empty``: the body for
+    calls with alpha = 0; None: its calls have no alpha."""
 
     name: str
     title: str
@@ -39,7 +39,8 @@ class CFunction:
 
 @dataclass(frozen=True)
 class CEntry:
-    """A row of the table of problems."""
+    """A row of the C library's table of problems. ``fields``: the numbers of the problem; ``alignment``: alignments of
+    A, B and C in bytes; ``compute``: the name of the C function."""
 
     fields: tuple[int, ...]
     alignment: tuple[int, int, int]
@@ -48,8 +49,9 @@ class CEntry:
 
 @dataclass(frozen=True)
 class CChoice:
-    """A kernel that serves other shapes. ``class_key``: the fields that problems have in common; ``serves``, ``score``:
-    the bodies of functions; ``fixed``: features that are the same for all shapes."""
+    """A kernel that also serves shapes other than the exported ones. ``class_key``: the values of the fields that all
+    its problems share; ``serves``, ``score``: the bodies of its C functions; ``fixed``: the features that are the same
+    for all shapes."""
 
     operation: str
     class_key: tuple[int, ...]
@@ -61,7 +63,7 @@ class CChoice:
 
 
 def entries(library: Library) -> dict[str, list[CEntry]]:
-    """By the name of the C function: its problems in the order in which the library searches them."""
+    """The table rows of each C function, by its name, in the order in which the library searches them."""
     out: dict[str, list[CEntry]] = {operation.form.name: [] for operation in library.operations}
     for p in library.problems:
         of = p.operation
@@ -94,7 +96,8 @@ def functions(library: Library) -> list[CFunction]:
 def _function(
     name: str, title: str, config: str, launch: Leaf | Branch, empty: Leaf | Branch | None, shape: str
 ) -> CFunction:
-    """The function of a tree of launches; ``empty``: that of sums without terms; ``shape``: as ``Expressions``."""
+    """The C function of ``launch``, a tree of launches. ``empty``: the tree for calls with alpha = 0; ``shape``: the C
+    prefix of variables."""
     lines, instead = (None if tree is None else block(tree, _launch_lines, shape) for tree in (launch, empty))
     return CFunction(name, title, config, lines or [], instead)
 
@@ -143,7 +146,7 @@ def _launch_lines(leaf: Leaf, numbers: Sequence[str]) -> list[str]:
 
 
 class _Numbers:
-    """Numbers of a form: each is replaced by a mark in its text."""
+    """Collects the numbers of a form. A call adds a number and returns the mark that stands for it in the text."""
 
     def __init__(self) -> None:
         self.nodes: list[Node] = []
@@ -182,7 +185,7 @@ def _is_scalar(value: object) -> bool:
 
 
 def _argument(library: Library, ptx_type: str, value: Any, number: _Numbers) -> list[str]:
-    """The statements that put a parameter."""
+    """The C statements that append one kernel parameter to the parameter buffer."""
     if isinstance(value, TensorMap):
         return _map(value, number)
     if isinstance(value, Table):
@@ -199,7 +202,7 @@ def _argument(library: Library, ptx_type: str, value: Any, number: _Numbers) -> 
 
 
 def operand(name: str) -> str:
-    """The address of an array of the problem, or of the workspace."""
+    """The C expression of the address of an array of the problem, or of the workspace."""
     if name.startswith(("input", "C_")) or name in (SelectValues.COUNT, REJECTED):
         return f"address({place(name)})"
     return f"address(x->operands->{MEMBERS.get(name, name)})"
@@ -231,8 +234,8 @@ def _braces(values: Sequence[int]) -> str:
 
 
 def example(p: ExportedProblem) -> dict[str, Any]:
-    """What the example program needs: the problem, the member and bytes of each of its arrays, and the places of those
-    that it reads from files."""
+    """The template values of the example program: the problem, the name and the bytes of each array, and the indices of
+    the arrays that the program reads from files."""
     problem, operation = p.problem, p.operation
     if operation.arguments:
         return _task_example(p)
@@ -256,14 +259,14 @@ def example(p: ExportedProblem) -> dict[str, Any]:
 
 
 def _named(p: ExportedProblem) -> dict[str, Any]:
-    """The names of the example's structures, and the fields of its problem."""
+    """The template values that all examples have: names of structures, and the fields of the problem."""
     of = p.operation
     fields = list(zip((f.name for f in of.fields), of.key(p.problem), strict=True))
     return {"first": p, "name": of.form.name, "operands_type": of.operands, "fields": fields}
 
 
 def _task_example(p: ExportedProblem) -> dict[str, Any]:
-    """The example of a task: its inputs come first in the list of arrays."""
+    """The template values of the example of a task. Its inputs come first in the list of arrays."""
     inputs, outputs, numbers = p.operation.form.values["task"].example(p.problem)
     return {
         **_named(p),

@@ -1,4 +1,4 @@
-"""The model's trees in C: pruned to the exported configurations, with thresholds in the numbers that C computes.
+"""Prunes the model's trees to the exported configurations, and adapts their thresholds to features computed in C.
 
 A feature that is a logarithm is compared before the logarithm: ``log2(x) < t`` in float32 is ``x < y``, where y is the
 least number whose ``log2`` is not less than t. So C needs no logarithm that rounds as NumPy's does.
@@ -23,9 +23,9 @@ Floats = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Trees:
-    """The trees. ``names``: the features that nodes compare, by index; ``nodes``: (index of the feature, threshold or
-    value, left, right) of each node, left 0 for a leaf; ``roots``: of each tree; ``base``: the first term of
-    the sum."""
+    """The pruned trees. ``names``: the names of the compared features; ``nodes``: one tuple a node (feature index,
+    threshold or leaf value, left child, right child), where left child 0 marks a leaf; ``roots``: the index of each
+    tree's root; ``base``: the first term of the sum of the trees."""
 
     names: tuple[str, ...]
     nodes: list[tuple[int, float, int, int]]
@@ -35,8 +35,8 @@ class Trees:
 
 @dataclass(frozen=True)
 class Score:
-    """The score of one configuration. ``fixed``: its features that are the same for all shapes, by index; ``tree``: the
-    others, and the baseline."""
+    """The score of one configuration. ``fixed``: the value of each feature that is the same for all shapes; ``tree``:
+    the expressions of the other features and of the baseline; ``learnt``: True if the model has trees of its family."""
 
     fixed: list[float]
     tree: Leaf | Branch
@@ -44,7 +44,7 @@ class Score:
 
 
 def leaves(tree: Leaf | Branch) -> Iterator[Leaf]:
-    """The leaves of a tree that have numbers."""
+    """The leaves of a tree whose computation did not fail."""
     if isinstance(tree, Leaf):
         if tree.form is not None:
             yield tree
@@ -54,7 +54,7 @@ def leaves(tree: Leaf | Branch) -> Iterator[Leaf]:
 
 
 def least_of_log2(thresholds: Floats) -> Floats:
-    """For each threshold the least float32 whose NumPy ``log2`` is not less."""
+    """For each threshold t, the least float32 y with ``np.log2(y) >= t``."""
     low, high = np.ones(len(thresholds), np.uint32), np.full(len(thresholds), 0x7F7FFFFF, np.uint32)
     while (low < high).any():
         middle = low + (high - low) // 2
@@ -101,7 +101,8 @@ def _values(tree: Leaf | Branch, logarithm: NDArray[np.bool_]) -> list[list[Node
 
 
 def _compared(leaf: Leaf, logarithm: NDArray[np.bool_]) -> list[Node]:
-    """The features of a leaf; those that are logarithms elsewhere and constant here as the number of that logarithm."""
+    """The features of a leaf. If a feature is a constant here and a logarithm in other leaves, its constant is replaced
+    by the number with that logarithm."""
     out = list(leaf.numbers[:-1])
     for i in np.flatnonzero(logarithm & ~np.array(leaf.form)):
         out[i] = number(np.float32(least_of_log2(np.array([out[i].value], np.float32))[0]))
@@ -109,7 +110,7 @@ def _compared(leaf: Leaf, logarithm: NDArray[np.bool_]) -> list[Node]:
 
 
 def _constant(nodes: list[Node]) -> float | None:
-    """The value that a feature has in all leaves; None: it depends on the shape."""
+    """The value of a feature, given its expression in each leaf; None: the value depends on the shape."""
     values = {x.value if x.op == "constant" else None for x in nodes}
     return float(next(iter(values))) if len(values) == 1 and None not in values else None  # type: ignore[arg-type]
 
@@ -147,7 +148,7 @@ def _pruned(
 def _picked(
     tree: Leaf | Branch, logarithm: NDArray[np.bool_], features: list[int], form: tuple[int, ...]
 ) -> Leaf | Branch:
-    """A tree with some of its features and the baseline. ``form``: the indices of the features in C."""
+    """``tree`` with only ``features`` and the baseline in its leaves. ``form``: the indices of these features in C."""
     if isinstance(tree, Branch):
         return Branch(
             tree.condition,

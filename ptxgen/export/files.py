@@ -45,7 +45,7 @@ STATUSES = (
 
 
 def member_arrays() -> tuple[str, ...]:
-    """The arrays of calls besides a, b and c: those of epilogues, then those of operations."""
+    """The names of the arrays besides a, b and c in a call: arrays of epilogue operations, then of operations."""
     epilogues = (name for op in epilogue_bits() for name in arrays_of(op))
     operations = (name for operation in map(in_c, exported()) for name in operation.form.arrays)
     return tuple(dict.fromkeys((*epilogues, *operations)))
@@ -74,7 +74,8 @@ def write(library: Library, folder: Path, *, version: str, command: str, ptx: bo
     and the manifest lists the files of both; the sources are written last: a folder with them is complete, and a folder
     with half an export can be exported into again.
 
-    InputError: as ``require_own``. AssembleError, UnavailableError: a kernel cannot be assembled. After these errors
+    InputError: a file that no earlier export wrote would be replaced, or ``folder`` is a file. AssembleError,
+    UnavailableError: a kernel cannot be assembled. After these errors
     the folder is as before.
     """
     assembled = {module.number: assemble(module.source) for module in library.modules}
@@ -133,12 +134,12 @@ def write(library: Library, folder: Path, *, version: str, command: str, ptx: bo
 
 
 def version_number(major: int, minor: int, patch: int) -> int:
-    """The version as one number, which later versions exceed."""
+    """The version as one integer; later versions have greater ones."""
     return major * 10000 + minor * 100 + patch
 
 
 def version_numbers(version: str) -> tuple[int, int, int]:
-    """Major, minor and patch of a version; numbers that it lacks are 0."""
+    """The major, minor and patch numbers in the text of a version; a missing number is 0."""
     digits = re.match(r"(\d+)(?:\.(\d+))?(?:\.(\d+))?", version)
     major, minor, patch = (int(x or 0) for x in (digits.groups() if digits else (0, 0, 0)))
     return major, minor, patch

@@ -1,7 +1,7 @@
-"""Kernels that compute other shapes than the one that they were exported for.
+"""Exported kernels that compute every shape of a class, not only the shape of their problem.
 
-A kernel serves every shape of its class. Its plan, the rules of its configuration, its launches and its features are
-computed with symbols in place of the extents, so conditions and numbers become expressions of the shape.
+The plan, the rules, the launches and the features of such a kernel are computed with symbols in place of the extents,
+so that conditions and numbers become expressions of the shape.
 """
 
 from __future__ import annotations
@@ -38,22 +38,24 @@ VARIABLES = (*FIELDS, *GROUPS)
 
 
 def serves_other_shapes(operation: COperation, problem: Problem) -> bool:
-    """True if the kernels of ``problem`` are exported for other shapes too: none of empty problems are."""
+    """True if the kernels of ``problem`` are also exported for other shapes; kernels of empty problems never are."""
     return operation.form.serves_other_shapes(problem) and min(lower(problem).extents.common_divisors) > 0
 
 
 def variables(of: CForm, problem: Problem) -> dict[str, int]:
-    """The numbers of the shape of a GEMM, or of a task. ``of``: the operation in C."""
+    """The values of ``VARIABLES`` for ``problem``, a GEMM or a task. ``of``: its operation in C."""
     groups = zip(GROUPS, of.groups(problem), strict=True)
     return {**{name: getattr(problem, name) for name in FIELDS}, **dict(groups)}
 
 
 @dataclass(frozen=True)
 class General:
-    """A configuration for all shapes of a class. ``ones``: the numbers of a shape that must be 1; the others must be
-    greater. ``learnt``: whether the model has trees of its family. ``source``: its kernels; ``launch``: the tree of
-    launches, whose leaves without form are shapes that it does not serve; ``score``: the tree of its features and of
-    the baseline that they correct, or of the time, if the model has no trees of its family."""
+    """A configuration for all shapes of a class.
+
+    ``ones``: the variables that must be 1; all others must be greater; ``learnt``: True if the model has trees of the
+    family; ``source``: the kernels; ``launch``: the tree of launches; a leaf without form stands for shapes that the
+    configuration does not serve; ``score``: the tree of features and the baseline that they correct, or of the
+    predicted time if the model has no trees of the family."""
 
     config: Config
     ones: tuple[str, ...]
@@ -64,15 +66,15 @@ class General:
 
     @property
     def served(self) -> Leaf | Branch:
-        """The tree of the shapes that it serves: the form of a leaf is whether it does."""
+        """A tree of truth values: the form of a leaf is True if the configuration serves the shapes of the leaf."""
         return _served(self.launch)
 
     def without_score(self) -> General:
-        """The configuration with one score for all shapes, in place of a choice among several."""
+        """The configuration with a constant score, for a class in which there is nothing to choose."""
         return replace(self, learnt=False, score=Leaf((), (_node(1.0),)))
 
     def serves(self, shape: Mapping[str, int]) -> bool:
-        """True if it computes a problem with these variables."""
+        """True if the configuration computes the shape. ``shape``: the values of ``VARIABLES``."""
         if any((shape[name] == 1) != (name in self.ones) for name in VARIABLES):
             return False
         tree, known = self.launch, dict[Node, Any]()
@@ -91,9 +93,9 @@ def _served(tree: Leaf | Branch) -> Leaf | Branch:
 def general(
     of: CForm, problem: Problem, config: Config, device: Device, form: Callable[[Source, Launch], Leaf], model: Model
 ) -> General:
-    """``config`` for all shapes of the class of ``problem``: those for which it is legal and has the same code.
-    ``of``: the operation in C; ``form(source, launch)``: the launches as a leaf. TooManyPathsError: its launches depend
-    on too many conditions."""
+    """``config`` for all shapes of the class of ``problem`` for which it is legal and has the same code. ``of``: the
+    operation in C; ``form(source, launch)``: the leaf of a launch. TooManyPathsError: the launches depend on too many
+    conditions."""
     lowered, source = lower(problem), render(plan_for(problem, config, device))
     launches = _launches(problem, config, device, form, source, lambda: _symbolic(of, problem))
     columns = Columns.of([config])
@@ -109,8 +111,8 @@ def general(
 def empty_sums(
     empty: Gemm, config: Config, device: Device, form: Callable[[Source, Launch], Leaf]
 ) -> tuple[Source, Leaf | Branch]:
-    """The kernels of ``empty``, a GEMM with an empty K, and the tree of their launches for all M, N, leading dimensions
-    and alignments of C, as ``general`` has it."""
+    """The kernels of ``empty``, a GEMM with K = 0, and the tree of their launches for all M, N, leading dimensions and
+    alignments of C."""
     source = render(plan_for(empty, config, device))
 
     def symbolic() -> KernelProblem:  # the leading dimension of the caller's B, which is not read, does not count
@@ -147,15 +149,16 @@ def _launches(
 
 
 class _SymbolicProblem(KernelProblem):
-    """A problem with symbols. It equals itself only, so that no cache returns what it has for other decisions."""
+    """A kernel problem with symbols as extents. It is equal to itself alone, so that no cache returns a result that was
+    computed with other decisions on symbols."""
 
     __hash__ = object.__hash__
     __eq__ = object.__eq__
 
 
 def _symbolic(of: CForm, problem: Problem, tied: Mapping[str, str] | None = None) -> KernelProblem:
-    """The kernel problem with symbols in place of its numbers above 1. ``tied``: numbers -> those that they equal,
-    or empty: they stay as they are; None: those of the operation."""
+    """The kernel problem with symbols in place of the variables above 1. ``tied``: variable -> the variable that it
+    always equals, or empty if it stays a number; None: the ties that the operation defines."""
     assert of.lower is not None
     tied = of.tied(problem) if tied is None else tied
     numbers = {name: number for name, number in variables(of, problem).items() if number > 1 and name not in tied}

@@ -28,17 +28,17 @@ from ptxgen.problem.registry import Problem
 from ptxgen.tuning.model.model import Model
 from ptxgen.tuning.selection import Selection
 
-EMPTY_SIDE = 512  #: rows and columns of C for which kernels of an empty K are chosen
+EMPTY_SIDE = 512  #: rows and columns of C in the problem for which the configuration for alpha = 0 is chosen
 #: chooses the configuration of a problem
 Choose = Callable[[Problem], Selection]
-#: the C text of launches of a module, whose numbers may be symbols
+#: makes the C statements of a module's launches, whose numbers may be symbols
 Form = Callable[["Library", "Module", Launch], Leaf]
 
 
 @dataclass(frozen=True)
 class Function:
-    """A kernel of a module. ``number``: its index in the library; ``dependent``: whether it may start before the
-    preceding kernel of the stream has ended."""
+    """A kernel of a module. ``number``: its index in the library; ``module``: the number of the module; ``dependent``:
+    True if the kernel may start before the preceding kernel of the stream has ended."""
 
     number: int
     module: int
@@ -55,14 +55,14 @@ class Module:
 
     @property
     def name(self) -> str:
-        """The name of its files, without suffix."""
+        """The name of the module's files, without suffix."""
         return f"{self.source.entries[0]}_{self.source.digest}"
 
 
 @dataclass(frozen=True)
 class ExportedKernel:
-    """A configuration of ``module`` for all shapes of the class of ``problem``. ``empty``: the tree of its launches if
-    alpha is 0, None: its calls have no alpha."""
+    """A kernel that computes all shapes of the class of ``problem``. ``general``: its configuration; ``empty``: the
+    tree of launches for calls with alpha = 0; None: the operation has no alpha."""
 
     number: int
     operation: COperation
@@ -74,8 +74,8 @@ class ExportedKernel:
 
 @dataclass(frozen=True)
 class EmptySum:
-    """What computes a problem if alpha is 0: ``problem``, a GEMM with an empty K, whose operands A and B are not read,
-    a configuration, and its launch."""
+    """A configuration and its launch for calls with alpha = 0. ``problem``: a GEMM with K = 0, which does not read A
+    and B."""
 
     problem: Gemm
     config: Config
@@ -85,9 +85,11 @@ class EmptySum:
 
 @dataclass(frozen=True)
 class ExportedProblem:
-    """A problem, its configuration and the launches of its module that compute it. ``bindings``: operand of the kernels
-    -> array of the problem, where the names differ; ``empty``: what computes it if alpha is 0, None: its calls have no
-    alpha; ``kernel``: the kernel that computes it and other shapes; None: there is none."""
+    """An exported problem with its selected configuration and its launch.
+
+    ``bindings``: operand of the kernels -> array of the problem, where the names differ; ``empty``: the launch for
+    calls with alpha = 0; None: the operation has no alpha; ``kernel``: the kernel that computes this and other shapes,
+    if there is one."""
 
     number: int
     operation: COperation
@@ -100,7 +102,7 @@ class ExportedProblem:
 
     @property
     def swapped(self) -> bool:
-        """True if A of the kernels is the caller's second operand."""
+        """True if the kernels read the caller's second operand as A."""
         return bool(self.bindings)
 
     @property
@@ -114,13 +116,13 @@ class ExportedProblem:
 
 @dataclass
 class TableData:
-    """The offset tables of all launches in one array of words, each once."""
+    """The offset tables of all launches, concatenated. Equal tables are stored once."""
 
     words: list[NDArray[np.uint32]] = field(default_factory=list)
     offsets: dict[Table, int] = field(default_factory=dict)
     size: int = 0
 
-    ALIGNMENT = 256  #: bytes that each table starts at a multiple of
+    ALIGNMENT = 256  #: alignment of each table in bytes
 
     def add(self, table: Table) -> int:
         """The offset of ``table`` in bytes."""
@@ -139,8 +141,8 @@ class TableData:
 
 @dataclass
 class Library:
-    """The exported problems and kernels of one device. ``model``: predicts times of other shapes, by trees alone;
-    ``chooses``: False: it computes the exported problems alone; ``tasks``: its tasks as C functions."""
+    """The exported problems and kernels for one device. ``model``: the trees that predict times of other shapes;
+    ``chooses``: False if the library computes only the exported problems; ``tasks``: its tasks as C functions."""
 
     device: Device
     model: Model
@@ -164,10 +166,13 @@ class Library:
         tasks: Mapping[TaskInC, Sequence[Task]] | None = None,
         chooses: bool = True,
     ) -> Library:
-        """The library that computes ``problems``. ``model``: its trees choose for other shapes, if it was trained on
-        measurements of ``device``; else the performance model does; ``form``: the C text of launches
-        (``c_source.form``); ``tasks``: their problems; ``chooses``: False: it computes no other shapes. InputError: an
-        operation or a property of a problem has no C function, two tasks have one name."""
+        """The library that computes ``problems``.
+
+        ``choose``: selects the configuration of a problem; ``model``: its trees choose kernels for other shapes if it
+        was trained on measurements of ``device``, else the performance model chooses; ``form``: makes the C text of
+        launches (``c_source.form``); ``tasks``: each task with its problems; ``chooses``: False: the library computes
+        no other shapes. InputError: an operation or a property of a problem has no C function, or two tasks have one
+        name."""
         trained = model.of_trees() if model.measured_on == device.name else Model.analytic(device)
         library = cls(device, trained, chooses)
         for problem in dict.fromkeys(problems):
@@ -184,11 +189,11 @@ class Library:
 
     @property
     def operations(self) -> tuple[COperation, ...]:
-        """All that has a C function."""
+        """All operations and tasks with a C function."""
         return (*map(in_c, exported()), *self.tasks)
 
     def scored(self) -> list[General]:
-        """The configurations of ``kernels``, in which a kernel that is the only one of its class needs no score."""
+        """The configurations of ``kernels``. A kernel that is the only one of its class has a constant score."""
         classes = Counter((k.operation.form.name, k.operation.class_key(k.problem)) for k in self.kernels)
         return [
             k.general
@@ -225,7 +230,7 @@ class Library:
         return EmptySum(empty, config, self._module(render(plan)), plan.launch(lower(empty)))
 
     def _empty_config(self, empty: Gemm, choose: Choose) -> Config:
-        """One configuration for all GEMMs of a class with an empty K: it stores single elements of C."""
+        """The configuration for calls with alpha = 0 of all problems of a class. It stores single elements of C."""
         size, columns = empty.output.bytes, EMPTY_SIDE + 1
         batch = min(empty.batch, 2)
         typical = replace(
@@ -238,7 +243,7 @@ class Library:
         return config if legal else choose(empty).config
 
     def _kernel(self, operation: COperation, selection: Selection, choose: Choose, form: Form) -> ExportedKernel | None:
-        """The kernel that computes a problem and other shapes; None: there are no expressions of its launches."""
+        """The kernel that computes the selected problem and other shapes; None: its launches have no expressions."""
         problem = selection.problem
         for kernel in self.kernels:
             same = kernel.operation is operation and operation.class_key(kernel.problem) == operation.class_key(problem)
@@ -279,7 +284,7 @@ class Library:
 
 
 def require_exportable(problem: Problem) -> None:
-    """InputError: no C function computes ``problem``."""
+    """Requires a problem that a C function can compute. InputError: none can."""
     if problem.operation not in exported():
         raise InputError(
             f"operation is {problem.operation!r}; export takes {' and '.join(exported())}, task export takes tasks"

@@ -15,7 +15,7 @@ from ptxgen.export.library import ExportedProblem, Library, Module
 from ptxgen.lowering.table import Table
 from ptxgen.runtime.assemble import Assembled
 
-#: version of the schema, which docs/export.md describes: readers refuse a greater one
+#: version of the schema that docs/export.md describes; readers refuse greater versions
 FORMAT = 1
 #: a file of an export, by its name in the folder
 _FILE = re.compile(r"kernels/\w+\.(cubin|ptx|bin)|ptxgen_kernels\.[ch]|CMakeLists\.txt|example\.c", re.ASCII)
@@ -52,8 +52,8 @@ def incomplete(version: str, files: Iterable[str]) -> str:
 
 
 def files_of(path: Path) -> set[str]:
-    """The name of the manifest at ``path``, and those of the files that it lists; empty: it is not the manifest of an
-    export. Names that an export does not write are omitted."""
+    """The names of the files of an export: its manifest, at ``path``, and the files that the manifest lists, except
+    names that no export writes. Empty: ``path`` is not the manifest of an export."""
     try:
         document = json.loads(path.read_bytes()) if path.is_file() else None
     except (OSError, ValueError, RecursionError):
@@ -113,7 +113,8 @@ def _problem(library: Library, p: ExportedProblem) -> dict[str, Any]:
 
 
 def _step(library: Library, module: Module, step: Step) -> dict[str, Any]:
-    """A launch. ``function`` null: it sets ``grid[0]`` bytes of an array, its parameter, to zero."""
+    """The JSON of a launch. If ``function`` is null, the launch sets the first ``grid[0]`` bytes of its parameter, an
+    array, to zero."""
     return {
         "function": library.function(module, step.entry).number if step.entry else None,
         "grid": list(step.grid),
@@ -124,7 +125,7 @@ def _step(library: Library, module: Module, step: Step) -> dict[str, Any]:
 
 
 def _parameter(library: Library, ptx_type: str, value: object) -> dict[str, Any]:
-    """A parameter: its type, and its value, or the name of a value that the caller supplies."""
+    """The JSON of a kernel parameter: its type, and its value or the name of a value that the caller supplies."""
     if isinstance(value, TensorMap):
         return {"type": "tensor_map", "map": asdict(value)}
     if isinstance(value, Table):

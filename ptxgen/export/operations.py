@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @cache
 def words() -> tuple[str, ...]:
-    """The words of layouts, directions, types and arithmetic; the value in C of each is its index."""
+    """The names of layouts, directions, types and arithmetic. The C enumerator of a name has its index as value."""
     fields_of = (f for name in exported() for f in fields(operation_named(name).problem))
     described = [word for f in fields_of for word in text_of(f).words]
     modes = (name for names in COMPUTE_MODES.values() for name in names)
@@ -28,7 +28,7 @@ def words() -> tuple[str, ...]:
 
 
 def enumerator(word: str) -> str:
-    """The C enumerator of a word."""
+    """The C enumerator of a name in ``words``."""
     return f"PTXGEN_{word.upper()}"
 
 
@@ -51,12 +51,13 @@ def _integer(name: str, meaning: str) -> CField:
 
 
 def epilogue_bits() -> dict[str, int]:
-    """Epilogue operation -> its bit in the field ``epilogue``."""
+    """Epilogue operation -> its bit in the field ``epilogue`` of a C problem."""
     return {name: 1 << bit for bit, name in enumerate(ordered_names())}
 
 
 def epilogue_sum(epilogue: str) -> int:
-    """The field ``epilogue`` of operations separated by commas."""
+    """The value of the field ``epilogue`` of a C problem, for epilogue operations separated by commas. InputError: an
+    operation has no bit."""
     bits, names = epilogue_bits(), split_epilogue(epilogue)
     if unknown := [name for name in names if name not in bits]:
         raise InputError(
@@ -65,7 +66,7 @@ def epilogue_sum(epilogue: str) -> int:
     return sum(bits[name] for name in names)
 
 
-#: the fields of every operation: types, arithmetic, epilogue
+#: the first fields of every problem structure; problems of one class have equal values of them
 CLASS_FIELDS = (
     _word("layout", "memory layout"),
     _word("dtype", "type of A and B"),
@@ -78,8 +79,8 @@ CLASS_FIELDS = (
 
 @dataclass(frozen=True)
 class CArgument:
-    """A member of a structure of operands. ``c_type``: its C type; ``places``: the members of ``struct call`` that hold
-    its value, from ``x`` on."""
+    """A member of a C structure of operands. ``places``: the C expressions of the members of ``struct call`` that hold
+    its value, as ``x->common.a``."""
 
     name: str
     c_type: str
@@ -88,16 +89,18 @@ class CArgument:
 
     @property
     def declaration(self) -> str:
-        """The member in C."""
+        """The C declaration of the member, without semicolon."""
         return f"{self.c_type}{'' if self.c_type.endswith('*') else ' '}{self.name}"
 
 
 @dataclass(frozen=True)
 class COperation:
-    """An operation in C, or a task. ``fields``: those of the structure of its problem; ``class_fields``: the number of
-    the first ones that are equal in all problems of a class, whose kernels serve its shapes; ``learnt``: true if the
-    trees of the model choose among them; ``arguments``: the structure of its operands, empty: ``ptxgen_operands``;
-    ``notes``: lines on what it computes."""
+    """An operation, or a task, as a C function.
+
+    ``fields``: the fields of its problem structure; ``class_fields``: the number of leading fields that identify a
+    class of problems, whose kernels serve all shapes of the class; ``learnt``: True if the trees of the model may
+    choose among these kernels; ``arguments``: the members of its operand structure; empty: ``ptxgen_operands`` is used;
+    ``notes``: lines of the header that say what it computes."""
 
     form: CForm
     fields: tuple[CField, ...]
@@ -108,15 +111,15 @@ class COperation:
 
     @property
     def operands(self) -> str:
-        """The C type of its operands."""
+        """The C type of the operand structure."""
         return f"ptxgen_{self.form.name}_operands" if self.arguments else "ptxgen_operands"
 
     def key(self, problem: Problem) -> tuple[int, ...]:
-        """The numbers by which the C library recognises ``problem``."""
+        """The values of the problem structure's fields, by which the C library recognises ``problem``."""
         return tuple(f.number(problem) for f in self.fields)
 
     def class_key(self, problem: Problem) -> tuple[int, ...]:
-        """The numbers of the class of ``problem``."""
+        """The values of the leading fields, which identify the class of ``problem``."""
         return self.key(problem)[: self.class_fields]
 
 
@@ -127,7 +130,8 @@ def exported() -> list[str]:
 
 @cache
 def in_c(name: str) -> COperation:
-    """The operation ``name`` of ``exported()``: fields of text first, then integers, in the order of the problem's."""
+    """The operation ``name`` of ``exported()`` in C. Its text fields come first, then its integer fields, both in the
+    order of the Python class."""
     operation = operation_named(name)
     assert operation.c_form is not None
     own = [f for f in fields(operation.problem) if text_of(f).c]
@@ -136,7 +140,7 @@ def in_c(name: str) -> COperation:
 
 
 def _fields(f: Field[Any]) -> list[CField]:
-    """The fields in C of a field of a problem."""
+    """The C fields for one field of the Python problem: one for each element of a tuple."""
     described = text_of(f)
     if f.type == "str":
         return [_word(f.name, described.c[0][1])]

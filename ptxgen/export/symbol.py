@@ -1,8 +1,8 @@
 """Symbols: numbers that follow from the extents of a shape, as expressions that C can compute.
 
-Plans, rules and the performance model compute with integers or with NumPy columns. A symbol takes the place of an
-integer: it computes the same number, with the same types, and records how. A decision on a symbol (``if p.k > 0``) is
-recorded in the current ``Path``; ``explore`` computes the results of all outcomes.
+Plans, rules and the performance model compute with integers or with NumPy columns. A symbol can replace an integer:
+computing with the symbol gives the same number, of the same type, and also its expression. A decision on a symbol
+(``if p.k > 0``) is recorded in the current ``Path``; ``explore`` computes the results for all outcomes of decisions.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from ptxgen.errors import InputError
 from ptxgen.expr.node import Node, constant, node, select
 from ptxgen.expr.value_types import PRED
 
-#: types of numbers: 64-bit integers, floats of 64 and 32 bits, truth values
+#: types of expressions: 64-bit integer, floating point of 64 and of 32 bits, truth value
 INTEGER, DOUBLE, FLOAT, BOOL = "s64", "f64", "f32", PRED
 
 
-#: type -> the conversion of a number
+#: type of an expression -> the function that converts a number to the type
 _TO: dict[str, Callable[[Any], Any]] = {INTEGER: int, DOUBLE: float, FLOAT: np.float32, BOOL: bool}
 
 
 def type_of_number(value: Any) -> str:
-    """The type of a number of Python or NumPy."""
+    """The expression type of a Python or NumPy number."""
     if isinstance(value, bool | np.bool_):
         return BOOL
     if isinstance(value, int | np.integer):
@@ -38,7 +38,7 @@ def type_of_number(value: Any) -> str:
 
 
 def number(value: Any) -> Node:
-    """The node of a number of Python or NumPy."""
+    """The constant node of a Python or NumPy number."""
     return constant(value, type_of_number(value))
 
 
@@ -75,7 +75,7 @@ def _bounds(x: Node) -> tuple[float, float]:
 
 
 def _certain(condition: Node) -> bool | None:
-    """The outcome of a comparison that is the same for all shapes; None: there is none."""
+    """The outcome of a comparison if it is the same for all shapes; None: it depends on the shape."""
     if condition.op in _COMPARED:
         (a, b), (c, d) = (_bounds(x) for x in condition.arguments)
         if condition.op == "==":
@@ -87,8 +87,8 @@ def _certain(condition: Node) -> bool | None:
 
 @dataclass
 class Path:
-    """The decisions on symbols during a computation. ``script``: the outcomes of the first ones; later ones are
-    True."""
+    """The decisions on symbols during one computation. ``script``: the outcomes of the first decisions; all later
+    decisions have the outcome True."""
 
     script: tuple[bool, ...] = ()
     taken: list[tuple[Node, bool]] = field(default_factory=list)
@@ -115,7 +115,7 @@ _current: list[Path] = []
 
 @contextmanager
 def following(path: Path) -> Iterator[Path]:
-    """Within the block, decisions on symbols are those of ``path``."""
+    """Within the ``with`` block, ``path`` makes the decisions on symbols."""
     _current.append(path)
     try:
         yield path
@@ -148,7 +148,7 @@ _UNARY: dict[str, Callable[[Any], Any]] = {
     "log2": np.log2,
     "bit_length": lambda x: int(x).bit_length(),
 }
-#: NumPy's functions, as operations; and the comparisons that are others with exchanged operands or negated
+#: NumPy function -> operation of an expression; ``apply`` replaces ``>``, ``>=`` and ``!=`` by ``<``, ``<=`` and ``==``
 _UFUNCS = {
     "add": "+",
     "subtract": "-",
@@ -185,7 +185,7 @@ NumberOrSymbol = Any
 
 
 def _plain(x: NumberOrSymbol) -> tuple[Any, Node]:
-    """The pair (example value, node). ValueError: a column has not one row."""
+    """The example value and the node of ``x``. ValueError: ``x`` is a column with more than one row."""
     if isinstance(x, Symbol):
         return x.example, x.node
     if isinstance(x, np.ndarray):
@@ -194,7 +194,7 @@ def _plain(x: NumberOrSymbol) -> tuple[Any, Node]:
 
 
 def _combined(op: str, number_type: str, arguments: tuple[Node, ...], example: Any) -> Node:
-    """The node of an operation, without operations that have no effect."""
+    """The node of an operation, simplified if its arguments are constant or the operation has no effect (x + 0)."""
     if all(x.op == "constant" for x in arguments):
         return number(example)
     if len(arguments) == 2 and any(x.op == "constant" for x in arguments):
@@ -217,7 +217,7 @@ def _combined(op: str, number_type: str, arguments: tuple[Node, ...], example: A
 
 
 def apply(op: str, *operands: NumberOrSymbol) -> Symbol:
-    """The symbol of an operation."""
+    """The symbol of the result of an operation."""
     if op in (">", ">="):
         return apply({">": "<", ">=": "<="}[op], *reversed(operands))
     if op == "!=":
@@ -245,7 +245,7 @@ def _common(values: tuple[Any, ...]) -> str:
 
 
 def where(condition: Any, x: Any, y: Any) -> Symbol:
-    """``np.where`` of one row."""
+    """``np.where`` for single numbers and symbols."""
     (holds, test), (first, a), (second, b) = _plain(condition), _plain(x), _plain(y)
     number_type = BOOL if a.type == b.type == BOOL else _common((first, second))
     a, b, example = cast(a, number_type), cast(b, number_type), _TO[number_type](first if holds else second)
@@ -253,7 +253,7 @@ def where(condition: Any, x: Any, y: Any) -> Symbol:
 
 
 class Symbol:
-    """A number. ``node``: its expression; ``example``: its value for one shape."""
+    """A number with its expression. ``node``: the expression; ``example``: the value for one shape."""
 
     __slots__ = ("example", "node")
 
@@ -266,7 +266,7 @@ class Symbol:
 
     @classmethod
     def of(cls, x: NumberOrSymbol) -> Symbol:
-        """A number, or a column of one row, as a symbol."""
+        """The symbol of a number, or of a column of one row."""
         example, known = _plain(x)
         return cls(known, example)
 
@@ -387,7 +387,7 @@ class Symbol:
 
 
 def _chosen(conditions: list[Any], choices: list[Any], default: Any = 0) -> Any:
-    """``np.select`` of one row."""
+    """``np.select`` for single numbers and symbols."""
     for condition, choice in reversed(list(zip(conditions, choices, strict=True))):
         default = where(condition, choice, default)
     return default
@@ -401,7 +401,7 @@ _NUMBERS = (Symbol, int, float, np.number, np.bool_, np.ndarray)
 
 
 def value(x: Node, variables: Mapping[str, int], known: dict[Node, Any] | None = None) -> Any:
-    """The value of an expression, as C computes it."""
+    """The value of an expression for the given ``variables``, as the exported C code computes it."""
     known = {} if known is None else known
     if x not in known:
         known[x] = _value(x, variables, known)
@@ -442,14 +442,14 @@ class Leaf:
 
 @dataclass(frozen=True)
 class Branch:
-    """The result depends on ``condition``."""
+    """A result that depends on a condition: ``yes`` if ``condition`` holds, else ``no``."""
 
     condition: Node
     yes: Leaf | Branch
     no: Leaf | Branch
 
 
-MOST_PATHS = 256  #: of one computation
+MOST_PATHS = 256  #: limit of paths of one computation with symbols
 
 
 class TooManyPathsError(InputError):
@@ -458,7 +458,8 @@ class TooManyPathsError(InputError):
 
 def explore(compute: Callable[[], Leaf], known: Mapping[Node, bool] | None = None) -> Leaf | Branch:
     """The results of ``compute`` for all outcomes of its decisions on symbols. Results of one form become one leaf,
-    whose numbers depend on the decisions. ``known``: outcomes that are given. TooManyPathsError: it has too many."""
+    whose numbers depend on the decisions. ``known``: the outcomes of conditions that are already decided.
+    TooManyPathsError: there are more than MOST_PATHS paths."""
     done: list[tuple[list[tuple[Node, bool]], Leaf]] = []
     script: list[bool] = []
     while True:
@@ -491,7 +492,7 @@ def _tree(paths: list[tuple[list[tuple[Node, bool]], Leaf]], depth: int) -> Leaf
 
 
 def outcomes(tree: Leaf | Branch) -> dict[Node, bool] | None:
-    """The conditions that have one outcome on the way to every leaf with a form; None: there is no such leaf."""
+    """The conditions that have the same outcome on the path to every leaf with a form; None: no leaf has a form."""
     if isinstance(tree, Leaf):
         return None if tree.form is None else {}
     sides = ((True, outcomes(tree.yes)), (False, outcomes(tree.no)))

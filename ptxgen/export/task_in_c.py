@@ -32,7 +32,7 @@ from ptxgen.problem.c_form import CForm
 from ptxgen.problem.dtypes import dtype
 from ptxgen.problem.operation import operation_of
 
-#: words that are no names in C or in C++, which the header is for
+#: keywords of C and C++, which cannot name a member; the header serves both languages
 _WORDS = """
     alignas alignof and_eq asm auto bitand bitor bool break case catch char char16_t char32_t char8_t class co_await
     co_return co_yield compl concept const const_cast consteval constexpr constinit continue decltype default delete do
@@ -42,17 +42,17 @@ _WORDS = """
     true try typedef typeid typename union unsigned using virtual void volatile wchar_t while xor xor_eq NULL
 """
 KEYWORDS = frozenset(_WORDS.split())
-#: names that C, C++ and the header have for themselves
+#: names that are reserved in C or C++, or used by the header
 RESERVED = re.compile(r"_[A-Z_]|PTXGEN_|(u?int\d+|size|ptrdiff)_t$")
 TEMPLATE = "export/task.c.mako"
-#: ends of names that the functions and types of a task have
+#: suffixes of the functions and types of a task, with which its name must not end
 ENDS = ("_workspace", "_problem", "_operands")
-#: type of a number -> its C type
+#: element type of a scalar input -> its C type
 NUMBERS = {"f64": "double", "f32": "float", "f16": "float", "bf16": "float"}
 NUMBERS |= {f"{sign}{bits}": f"{name}{bits}_t" for sign, name in (("s", "int"), ("u", "uint")) for bits in (8, 16, 32)}
 #: axis -> the field of the problem with its extent
 FIELDS = {"i": "m", "j": "n", "k": "k"}
-#: the members of every structure of operands that are no arguments of the task
+#: the members of every operand structure for the workspace
 WORKSPACE = (
     CArgument("workspace", "void *", "as in ptxgen_operands", ("x->common.workspace",)),
     CArgument("workspace_bytes", "size_t", "", ("x->common.workspace_bytes",)),
@@ -61,7 +61,7 @@ WORKSPACE = (
 
 
 def require_name(name: str) -> None:
-    """InputError: a function ``ptxgen_task_<name>`` cannot have the name."""
+    """Requires a name for which ``ptxgen_task_<name>`` can be a C function. InputError: it cannot."""
     if not re.fullmatch(r"[A-Za-z0-9_]+", name, re.ASCII):
         raise InputError(f"name is {shown(name)}; it must have letters, digits and _ alone, as part of the name in C")
     end = next((end for end in ENDS if name.endswith(end)), None)
@@ -71,11 +71,13 @@ def require_name(name: str) -> None:
 
 @dataclass(frozen=True)
 class TaskInC:
-    """A task with one output as a C function. ``name``: that of the function, without ``ptxgen_task_``; ``program``:
-    arrays are stored as it indexes them; ``order``: that of its inputs in calls, empty: that of the program; the other
-    fields are those of ``Task``.
+    """A task with one output as a C function.
 
-    InputError: a name of the program is no name in C, or two members of a structure have one name."""
+    ``name``: the name of the function, without ``ptxgen_task_``; ``program``: its first use of an array states how the
+    array is stored; ``order``: the names of the inputs in the order of arguments; empty: the order of the program; the
+    other fields have the meanings of those of ``Task``.
+
+    InputError: a name in the program cannot be a name in C, or two members of a structure have one name."""
 
     name: str
     program: Program
@@ -108,8 +110,8 @@ class TaskInC:
         return self.program.outputs[0]
 
     def problem(self, m: int, n: int, k: int, groups: str = "") -> Task:
-        """The problem of these extents of i, j and k. InputError: an extent is out of range, an array has two extents
-        at one axis; ``groups``: as the field of ``Task``."""
+        """The problem with extents ``m``, ``n`` and ``k`` of the axes i, j and k; ``groups`` is the field of ``Task``.
+        InputError: an extent is out of range, or two extents of one axis of an array differ."""
         extents = zip(FIELDS.items(), (m, n, k), strict=True)
         given = {axis: integer(name, x, int(axis != "k"), EXTENT_LIMIT - 1) for (axis, name), x in extents}
         for a, b in self.equal_axes:
@@ -134,7 +136,7 @@ class TaskInC:
 
     @property
     def equal_axes(self) -> list[tuple[str, str]]:
-        """Pairs of axes that have one extent, because they are the same axis of an array."""
+        """Pairs of task axes that must have equal extents, because both index the same axis of an array."""
         pairs = {
             tuple(sorted(pair))
             for x in self.program.inputs
@@ -178,8 +180,8 @@ class TaskInC:
 
     @cached_property
     def leading(self) -> dict[str, tuple[str, str]]:
-        """By array, of those that may have gaps between rows: (A, B or C, the meaning of its leading dimension). Arrays
-        that kernels also read in another way have consecutive elements."""
+        """For each array that may have gaps between rows: its role (A, B or C), and the meaning of its leading
+        dimension. Arrays that kernels read in a second way, too, must be contiguous."""
         others = {u.name for u in self.roles.others}
         arrays = {self.roles.use(role).name: role for role in "BA"}
         leading = {
@@ -193,7 +195,7 @@ class TaskInC:
 
     @cached_property
     def arguments(self) -> tuple[CArgument, ...]:
-        """The inputs in their order, the output, the workspace."""
+        """The members of the operand structure: the inputs in the order of arguments, the output, the workspace."""
         inputs = {x.name: self._input(x) for x in self.program.inputs}
         ordered = [*(inputs[name] for name in self.order if name in inputs), *inputs.values()]
         return (*dict.fromkeys(ordered), *self._outputs(), *WORKSPACE)
@@ -227,7 +229,7 @@ class TaskInC:
             yield CArgument(x.name, "void *", f"{result_type}, {_stored(axes)}{self._gaps(x.name)}", (place("C"),))
 
     def _notes(self) -> Iterator[str]:
-        """Rules of a call."""
+        """The sentences of the header on the rules of a call."""
         for a, b in self.equal_axes:
             yield f"{FIELDS[a]} and {FIELDS[b]} must be equal."
         if isinstance(self.output, Select):
@@ -240,7 +242,7 @@ class TaskInC:
             yield f"Elements of {self.output.name} whose pair `when` excludes keep their values."
 
     def example(self, p: Task) -> tuple[dict[str, int], dict[str, int], dict[str, str]]:
-        """What an example needs: the bytes of the inputs and of the outputs, and the values of numbers, by member."""
+        """The values of the example program, by member: bytes of inputs, bytes of outputs, texts of scalars."""
         e = dict(zip("ijk", (p.m, p.n, p.k), strict=True))
         of = {**e, "i": e["j"], "j": e["i"]} if self.roles.exchanged else e
         inputs = {
@@ -259,7 +261,7 @@ class TaskInC:
 
     @property
     def shape(self) -> dict[str, str]:
-        """The numbers of the shape of kernels, from the structure of the problem, in C."""
+        """The extents and leading dimensions of the kernel problem, as C expressions of the problem structure."""
         fields = dict(FIELDS)
         if self.roles.exchanged:
             fields["i"], fields["j"] = fields["j"], fields["i"]
@@ -273,12 +275,13 @@ class TaskInC:
 
     @property
     def groups(self) -> str:
-        """Rows and columns of groups, in C."""
+        """The C expressions of the numbers of row groups and column groups, separated by a comma."""
         return "p->group_rows, p->group_columns" if self.grouped else "1, 1"
 
     @property
     def rows(self) -> dict[str, tuple[str, str]]:
-        """By array with a leading dimension: (rows, elements of a row), in C."""
+        """For each array with a leading dimension: the C expressions of its number of rows, and of elements in a
+        row."""
         axes = {self.roles.use(role).name: self.roles.use(role).axes for role in "BA"}
         if isinstance(self.output, Store):
             axes[self.output.name] = ("i", "j")  # of the kernels
@@ -287,37 +290,37 @@ class TaskInC:
 
     @property
     def grouped(self) -> bool:
-        """True if keys select the elements of the result."""
+        """True if group keys select the elements of the output."""
         return isinstance(self.output, Aggregate | Scatter)
 
     @property
     def counts(self) -> bool:
-        """True if kernels count results, or pairs with keys out of range."""
+        """True if kernels count selected results, or pairs whose keys are out of range."""
         return isinstance(self.output, Select | Aggregate)
 
     @property
     def equal_fields(self) -> list[tuple[str, str]]:
-        """Pairs of extents that must be equal, in C."""
+        """The C expressions of pairs of extents that must be equal."""
         return [(f"p->{FIELDS[a]}", f"p->{FIELDS[b]}") for a, b in self.equal_axes]
 
 
-#: numbers of the shape of kernels that compute pairs i ≤ j of one array -> those that they equal
+#: for kernels that compute the pairs i ≤ j of one array: variable of the shape -> the variable that it always equals
 TIED = {"n": "m", "ldb": "lda", "aligned_b": "aligned_a"}
 
 
 def canonical_output(program: Program) -> str:
-    """The text of the last output of a program."""
+    """The canonical text of the last output of a program."""
     return canonical(program).removesuffix("}").rsplit("}", 1)[1].rstrip(";").rsplit(";", 1)[-1]
 
 
 def _stored(axes: tuple[str, ...]) -> str:
-    """The shape of an array."""
+    """The indices of an array, and its shape if it has several axes, for a comment: ``[i][k], m × k``."""
     index = "".join(f"[{axis}]" for axis in axes)
     return f"{index}, {' × '.join(FIELDS[axis] for axis in axes)}" if len(axes) > 1 else index
 
 
 def place(role: str) -> str:
-    """The member of ``struct call`` with a value of a task, by the name of the kernel parameter."""
+    """The C expression of the member of ``struct call`` for the kernel parameter ``role`` of a task."""
     simple = {"A": "common.a", "B": "common.b", "C": "common.c", SelectValues.COUNT: "count", REJECTED: "count"}
     if role in simple:
         return f"x->{simple[role]}"
@@ -326,7 +329,7 @@ def place(role: str) -> str:
 
 
 def list_columns(x: Select) -> list[str]:
-    """The names of the lists of an output: i, j, and value, or value0, value1, …"""
+    """The names of the lists of an output with selected results: i, j, and value, or value0, value1, …"""
     indices: dict[Node, str] = {variable(axis, "s32"): axis for axis in "ij"}
     others = sum(value not in indices for value in x.values)
     numbers = (f"value{n}" if others > 1 else "value" for n in range(others))
@@ -334,7 +337,7 @@ def list_columns(x: Select) -> list[str]:
 
 
 class _Shape(Task):
-    """A task with symbols in place of numbers. ``symbols``: rows and columns of groups."""
+    """A task with symbols in place of numbers. ``symbols``: the numbers of row groups and column groups."""
 
     symbols: Any
 
@@ -348,7 +351,7 @@ class _Shape(Task):
 
 
 def _lower(p: Task, problem_type: type[KernelProblem], **symbols: Any) -> KernelProblem:
-    """What kernels compute for a task, with symbols in place of numbers of the shape."""
+    """The kernel problem of a task, with ``symbols`` in place of numbers of the shape."""
     shape = object.__new__(_Shape)  # its rules are those of numbers
     if p.groups:
         shape.symbols = tuple(symbols.pop(name, x) for name, x in zip(GROUPS, p.group_extents, strict=True))
@@ -360,15 +363,15 @@ def _lower(p: Task, problem_type: type[KernelProblem], **symbols: Any) -> Kernel
 
 
 def _of_type(p: KernelProblem, problem_type: type[KernelProblem]) -> KernelProblem:
-    """The same problem, and its forms, as objects of another class."""
+    """``p`` and its forms as objects of ``problem_type``."""
     values = {f.name: getattr(p, f.name) for f in fields(p)}
     return problem_type(**{**values, "forms": tuple(_of_type(form, problem_type) for form in p.forms)})
 
 
 def functions_of(name: str, program: Program, output: str | None = None, **options: Any) -> list[TaskInC]:
-    """The C functions of a program: one for each output, whose names end in that of the output if there are several.
-    ``name``: empty: the digest of the program; ``output``: of the only one; ``options``: fields of ``TaskInC``.
-    InputError: there is no such output."""
+    """The C functions of a program, one for each output; with several outputs, the name of a function ends in that of
+    its output. ``name``: default: digits of the program's digest; ``output``: the only output to export; ``options``:
+    other fields of ``TaskInC``. InputError: there is no such output."""
     name = name or task_hash(program)[:SHOWN]
     names = [x.name for x in program.outputs]
     if output is not None and output not in names:

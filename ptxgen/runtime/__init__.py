@@ -1,1 +1,1 @@
-"""Running kernels: drivers, assembling, graph timing, workspaces, device tables, and checks of results."""
+"""Runs kernels: drivers, assembly, timing by CUDA graphs, workspaces, device tables, and checks of results."""

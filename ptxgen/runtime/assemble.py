@@ -35,7 +35,8 @@ _VERSION = re.compile(r"\bV(\d+(?:\.\d+)+)")
 
 @dataclass(frozen=True)
 class Assembled:
-    """``registers`` per thread and ``spills`` (bytes of spill stores), by entry; ``log``: the output of ptxas."""
+    """The machine code of a source. ``registers`` (per thread) and ``spills`` (bytes of spill stores) are by entry;
+    ``log``: the output of ptxas."""
 
     cubin: bytes
     registers: dict[str, int]
@@ -45,7 +46,7 @@ class Assembled:
 
 @dataclass(frozen=True)
 class CachedSource(Source):
-    """A source without its text. The digest identifies its machine code in the disk cache."""
+    """A source without its PTX text. The digest of the text identifies the machine code in the disk cache."""
 
     digest: str = ""
 
@@ -95,9 +96,9 @@ def assemble(source: Source, target: str | None = None) -> Assembled:
     """The machine code of ``source`` for ``target`` (for example ``sm_90``; default: the target of the source), cached
     on disk.
 
-    Thread-safe: ptxas runs as a child process. AssembleError: ptxas rejected the text; ``log`` has its messages; or
-    there is no text, and the cache does not have the machine code.
-    UnavailableError: there is no ptxas. RuntimeWarning: other users can write the cache folder, so it is not used.
+    Thread-safe: ptxas runs as a child process. AssembleError: ptxas rejected the text (``log`` has its messages), or
+    the source has no text and the cache does not have its machine code. UnavailableError: there is no ptxas.
+    RuntimeWarning: other users can write the cache folder, so it is not used.
     """
     ptxas = find_ptxas()
     if ptxas is None:
@@ -114,7 +115,7 @@ def assemble(source: Source, target: str | None = None) -> Assembled:
 
 
 def cached(digest: str, target: str) -> Assembled | None:
-    """The machine code of the text with this digest. None: the disk cache has none of the current ptxas."""
+    """The machine code of the PTX text with this digest. None: the disk cache has none from the current ptxas."""
     ptxas = find_ptxas()
     return None if ptxas is None else _read(_stem(ptxas, digest, target))
 
@@ -175,7 +176,8 @@ def _files(stem: Path) -> tuple[Path, Path]:
 
 
 def _read(stem: Path) -> Assembled | None:
-    """The cache entry. None: it is absent or damaged, or (with a warning) other users can write the folder."""
+    """The machine code in a cache entry. None: the entry is absent or damaged, or other users can write the folder,
+    which gives a warning."""
     if reason := disk_cache.unsafe(stem.parent):
         warnings.warn(f"compiled kernels are not cached: {reason}", RuntimeWarning, stacklevel=3)
         return None

@@ -13,8 +13,8 @@ from ptxgen.runtime.driver import Driver
 
 @dataclass(frozen=True)
 class CheckResult:
-    """The result of a check with one set of inputs. ``inputs``: the name of the inputs; ``deviation``: the deviation of
-    the result from the reference."""
+    """The result of a check with one set of inputs. ``inputs``: the name of the set; ``deviation``: the deviation of
+    the outputs from the reference."""
 
     inputs: str
     deviation: Deviation
@@ -36,9 +36,9 @@ CASES = (
 
 def check(driver: Driver, problem: Problem, config: Config, seed: int = 0, row_padding: int = 0) -> list[CheckResult]:
     """Runs ``config`` on ``problem`` with integers (every element must be equal), with normal and badly scaled values,
-    and with alpha and beta. With beta = 0, C is pre-filled with NaN. ``row_padding``: poisoned elements after each row
-    of the operands of a GEMM. If a kernel writes one, or does not clear a flag of the workspace, the deviation is at
-    (-1, -1).
-    ConfigError, AssembleError, LaunchError, Fault.
+    and with alpha and beta. With beta = 0, C is pre-filled with NaN. ``row_padding``: the number of guard elements
+    after each row of the operands of a GEMM. If a kernel writes a guard element, or does not clear a flag of the
+    workspace, the deviation is at (-1, -1). ConfigError: ``config`` breaks a rule. AssembleError: the assembler
+    rejected the kernel. LaunchError: a launch failed. Fault: the emulated device found an error of the kernel.
     """
     return list(operation_of(problem).checks(driver, problem, config, seed, row_padding))

@@ -47,9 +47,9 @@ ALIGNMENT = 256  #: bytes, of the addresses of allocations and of their parts
 
 
 class CudaKernel:
-    """A loaded module. ``registers`` per thread and ``spills`` in bytes: of the first entry; ``functions``: those of
-    the library by entry; ``stream_handles``: handles for launches on foreign streams by entry, created on demand. The
-    module is unloaded with the last reference."""
+    """A loaded module, which is unloaded with its last reference. ``registers`` (per thread) and ``spills`` (bytes) are
+    those of the first entry; ``functions``: function objects of the library, by entry; ``stream_handles``: handles for
+    launches on foreign streams, by entry, created on demand."""
 
     __slots__ = ("__weakref__", "_driver", "functions", "registers", "source", "spills", "stream_handles")
 
@@ -69,13 +69,12 @@ class CudaKernel:
 
 
 class CudaDriver:
-    """A GPU, by its index. UnavailableError: cuda-bindings, the library or any GPU is missing. DeviceError: there is no
-    such GPU.
+    """The driver of the GPU with an index. UnavailableError: cuda-bindings, the library or any GPU is missing.
+    DeviceError: there is no GPU with this index.
 
     ``library``: one of ``LIBRARIES``; default: the one that PTXGEN_DRIVER names, else PyCUDA if it can be imported.
-    ``stream`` is the raw handle of the
-    driver's own stream, which is used unless a launch names another. It synchronises with the legacy default stream, as
-    CUDA's blocking streams do. Thread-safe.
+    ``stream``: the raw handle of the driver's own stream, for launches that name no other. This stream synchronises
+    with the legacy default stream, as CUDA's blocking streams do. Thread-safe.
     """
 
     name = "cuda"
@@ -170,7 +169,7 @@ class CudaDriver:
             self._cuda.memset_d32_async(address, byte * 0x01010101, size // 4, self._stream)
 
     def host_memory(self, size: int) -> np.ndarray[Any, Any]:
-        """Page-locked bytes, which are freed with the last array on them."""
+        """An array of page-locked bytes, which are freed with the last array that views them."""
         count = max(size, 1)
         with self.context("allocating host memory"):
             held = {"memory": self._cuda.pagelocked_zeros(count, np.uint8)}
@@ -245,10 +244,10 @@ class CudaDriver:
         return encoded
 
     def launch(self, kernel: Kernel, step: Step, parameters: bytes, stream: int = 0) -> None:
-        """Queues one step on ``stream``, a raw handle; 0: the driver's own stream. The current GPU may be another one.
+        """Queues one step on ``stream``, a raw handle; 0: the driver's own stream. Another GPU may be current.
 
-        The default stream of PyTorch and CuPy, whose handle is 0, is 1 here (CU_STREAM_LEGACY). LaunchError: the driver
-        rejected the launch, or an earlier launch destroyed the context.
+        For the default stream of PyTorch and CuPy, whose handle is 0 there, pass 1 (CU_STREAM_LEGACY). LaunchError: the
+        driver rejected the launch, or an earlier launch destroyed the context.
         """
         # The library's own call has the least overhead, so it is tried first. But the handles of default streams, 1 and
         # 2, mean streams of the current GPU.
@@ -271,7 +270,7 @@ class CudaDriver:
             self._retry_in_context(e, kernel, step, parameters, stream)
 
     def _launch_in_context(self, kernel: Kernel, step: Step, parameters: bytes, stream: int) -> None:
-        """Queues a step in a thread whose current context is another one, or none. Another one stays current."""
+        """Queues a step in a thread in which another context is current, or none. Another context stays current."""
         before = cuda_graph.current_context()
         cuda_graph.set_context(self._context.handle)
         try:
@@ -317,7 +316,8 @@ class CudaDriver:
         shared: int,
         dependent: bool,
     ) -> launches.KernelHandle:
-        """The driver's handle of a function of the library. PyCUDA's functions do not have it."""
+        """The CUDA driver's handle of ``function``, an object of the library. PyCUDA does not expose the handle: it is
+        read from a captured launch."""
         if handle := getattr(function, "handle", 0):
             return launches.KernelHandle(handle, len(parameters), dependent)
         with self._lock, self.context("querying a kernel handle"):
@@ -388,7 +388,8 @@ class CudaDriver:
         return float(end.time_since(begin)) * 1e3
 
     def _repeated(self, launch: Callable[[], object], limit: float) -> float:
-        """As ``_elapsed``; where it is more than ``limit``, the less of two times: the host may have paused."""
+        """Microseconds of one call. If a first measurement exceeds ``limit``, the call is measured again and the
+        shorter time counts, because the host may have paused."""
         us = self._elapsed(launch)
         return us if us <= limit else min(us, self._elapsed(launch))
 
@@ -440,9 +441,9 @@ class CudaDriver:
         return GpuSensors(self._gpu.pci_bus_id())
 
     def sustain(self, launches: Sequence[Callable[[], None]], seconds: float, read: Callable[[], None]) -> float:
-        """Repeats a CUDA graph of ``launches``; ``read`` is called after each replay, while the device runs the next
-        one, of ``READ_US`` or twice as long as a call of ``read``: the device is never idle. ``lock`` is held
-        meanwhile."""
+        """Repeats a CUDA graph of ``launches`` for about ``seconds``; returns microseconds per launch. ``read`` is
+        called after each run of replays, while the device executes the next run, so the device is never idle. A run
+        takes ``READ_US``, or twice as long as a call of ``read``. ``lock`` is held meanwhile."""
         [once] = self.time(launches, Timing(samples=1, target_ms=READ_US / 1e3))
         began = time.monotonic()
         read()
@@ -466,7 +467,7 @@ class CudaDriver:
             return float(ends[-1].time_since(first)) * 1e3 / (count * repeat * len(ends))
 
     def _queued(self, replay: cuda_graph.Graph, repeat: int) -> Any:
-        """An event at the end of ``repeat`` replays, which it queues."""
+        """Queues ``repeat`` replays and returns an event at their end."""
         for _ in range(repeat):
             replay.launch()
         end = self._cuda.Event()
@@ -474,8 +475,8 @@ class CudaDriver:
         return end
 
     def kernels_of(self, launch: Callable[[], object]) -> list[cuda_graph.CapturedKernel]:
-        """The kernels that a call queues on the driver's stream. It is captured, not run; it must have run before, so
-        that its library has loaded them."""
+        """The kernels that ``launch`` queues on the driver's stream. The call is captured, not run. The call must have
+        run before, so that its library has loaded the kernels."""
         with self.context("listing kernels"):
             return cuda_graph.captured_kernels(self.stream, launch)
 
@@ -496,7 +497,8 @@ class CudaDriver:
             raise LaunchError(f"{doing}: {e}") from e
 
     def is_current(self) -> bool:
-        """True if the context of the device is that of this thread, so that other libraries launch on the device."""
+        """True if the context of the device is current in this thread, so that other libraries launch on this
+        device."""
         current: bool = cuda_graph.current_context() == self._context.handle
         return current
 
@@ -524,8 +526,8 @@ class CudaDriver:
 
 
 def _library(name: str) -> tuple[str, Any]:
-    """The library ``name`` and its module. Empty: the library that PTXGEN_DRIVER names, else the first that can be
-    imported. UnavailableError: PyCUDA is named and cannot be imported."""
+    """The name of a library and its module. ``name`` empty: the library that PTXGEN_DRIVER names, else PyCUDA if it can
+    be imported, else cuda-bindings. UnavailableError: PyCUDA is named and cannot be imported."""
     if name not in ("", *LIBRARIES):
         raise InputError(f"library is {name!r}; it must be {' or '.join(LIBRARIES)}")
     named = GPU_DRIVER.fullmatch(settings().driver)
@@ -559,8 +561,8 @@ def _gpu_count(cuda: Any) -> int:
 
 
 def _target(source: Source, device: Device) -> str:
-    """The target to assemble for: that of the source if the device has the same major architecture, else that of the
-    device."""
+    """The target to assemble for: the source's target if its major architecture is the device's, else the device's
+    target."""
     digits = source.target.removeprefix("sm_").rstrip("abcdefghijklmnopqrstuvwxyz")
     same = digits.isdigit() and int(digits) // 10 == device.sm // 10
     return source.target if same else device.target

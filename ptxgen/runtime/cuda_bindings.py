@@ -1,7 +1,7 @@
 """The part of PyCUDA's interface that ``CudaDriver`` uses, on cuda-bindings alone: for machines without PyCUDA.
 
-Names and arguments are those of ``pycuda.driver``; its documentation describes them. Unlike PyCUDA's objects, these do
-not make their context current: the caller does.
+Names and arguments are those of ``pycuda.driver``; its documentation describes them. Unlike PyCUDA's, these objects
+do not make their context current: the caller must.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from ptxgen.runtime.cuda_graph import DriverError as Error
 from ptxgen.runtime.cuda_graph import call, load
 from ptxgen.runtime.cuda_launch import KernelHandle, Sizes
 
-LOG_BYTES = 1 << 14  #: of the driver's assembler
-NAME_BYTES, PCI_BYTES = 256, 32  #: of a device's name, and of its PCI address
+LOG_BYTES = 1 << 14  #: bytes of the buffer for the log of the driver's assembler
+NAME_BYTES, PCI_BYTES = 256, 32  #: buffer bytes for a device's name, and for its PCI address
 ERROR_LOG_BUFFER, ERROR_LOG_BUFFER_SIZE_BYTES = 5, 6  #: CUjit_option
 
 NO_DEVICE = 100  #: CUDA_ERROR_NO_DEVICE
-#: retained primary contexts, by handle; objects of other contexts are gone
+#: handle of a primary context -> the number of times it is retained; 0: its objects no longer exist
 _retained: Counter[int] = Counter()
 
 
@@ -56,7 +56,7 @@ def get_driver_version() -> int:
 
 
 class Context:
-    """A retained primary context. ``handle``: of the context."""
+    """A retained primary context. ``handle``: its raw handle."""
 
     def __init__(self, device: Any) -> None:
         self._device = device
@@ -103,7 +103,7 @@ class Device:
         )
 
     def pci_bus_id(self) -> str:
-        """As ``0000:1b:00.0``."""
+        """The PCI address of the GPU, for example ``0000:1b:00.0``."""
         address: bytes = call(load().cuDeviceGetPCIBusId, PCI_BYTES, self._device)
         return address.rstrip(b"\0").decode()
 
@@ -123,7 +123,7 @@ class Stream:
 
 
 class Event:
-    """An event with a time. The context is current when the last reference ends."""
+    """A CUDA event that records a time. The caller's context must be current when the last reference ends."""
 
     def __init__(self) -> None:
         self._event = call(load().cuEventCreate, 0)
@@ -174,7 +174,7 @@ def memset_d32_async(address: int, value: int, count: int, stream: Stream) -> No
 
 
 def pagelocked_zeros(size: int, dtype: Any) -> np.ndarray[Any, Any]:
-    """``size`` elements in page-locked memory, which is freed with the last array on it."""
+    """An array of ``size`` zeros in page-locked memory, which is freed with the last array that views it."""
     count = max(size * np.dtype(dtype).itemsize, 1)
     address = int(call(load().cuMemHostAlloc, count, 0))
     memory = (ctypes.c_ubyte * count).from_address(address)
@@ -185,7 +185,7 @@ def pagelocked_zeros(size: int, dtype: Any) -> np.ndarray[Any, Any]:
 
 
 def _free_host(address: int, context: int, process: int) -> None:
-    """Frees page-locked memory, unless its context is released or belongs to a parent process."""
+    """Frees page-locked memory of ``process``, unless its context is released, or this is a forked child process."""
     if not _retained[context] or process != os.getpid():
         return
     driver = load()
@@ -198,8 +198,9 @@ def _free_host(address: int, context: int, process: int) -> None:
 
 
 class Module:
-    """A loaded module. It is unloaded with the last reference, when its context is current. DriverError: the driver
-    rejected ``code``, a cubin or text that ends with a zero byte; the message has the assembler's log."""
+    """A module loaded from ``code``: a cubin, or PTX text that ends with a zero byte. The module is unloaded with its
+    last reference, when its context must be current. DriverError: the driver rejected ``code``; the message has the
+    assembler's log."""
 
     def __init__(self, code: bytes) -> None:
         self._context = cuda_graph.current_context()
@@ -228,7 +229,8 @@ module_from_buffer = Module
 
 @functools.cache
 def _loader() -> Any:
-    """cuModuleLoadDataEx, called through ctypes: how cuda-bindings takes the buffer of a log depends on its version."""
+    """The function cuModuleLoadDataEx, through ctypes. In cuda-bindings the form of the log buffer depends on the
+    version."""
     pointer, _ = call(load().cuGetProcAddress, b"cuModuleLoadDataEx", 12000, 0)
     where = ctypes.c_void_p
     return ctypes.CFUNCTYPE(ctypes.c_int, where, ctypes.c_char_p, ctypes.c_uint, where, where)(int(pointer))

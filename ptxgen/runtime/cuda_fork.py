@@ -12,7 +12,7 @@ from ptxgen.errors import LaunchError
 
 
 def watch(driver: Any) -> None:
-    """Registers ``driver``. In forked processes it becomes a ``ForkedDriver``."""
+    """Replaces ``driver`` by a ``ForkedDriver`` in every process that is forked from now on."""
     os.register_at_fork(after_in_child=partial(_after_fork, weakref.ref(driver)))
 
 

@@ -1,7 +1,7 @@
 """Calls of cuda-bindings: CUDA graphs, tensor maps, contexts and stream capture.
 
-PyCUDA has no graphs, cannot wrap foreign stream handles, and does not expose function handles. The handle of one of its
-functions is read from the kernel node of a captured launch.
+PyCUDA has no graphs, cannot wrap foreign stream handles, and does not expose function handles. The handle of a PyCUDA
+function is read from the kernel node of a captured launch.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ def load() -> Any:
 
 
 def call(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Calls ``function`` and returns its results without the status: None, a value, or a list. DriverError: it
-    failed."""
+    """Calls a function of cuda-bindings and returns its results without the status: None, a value, or a list.
+    DriverError: the status is an error."""
     code, *values = function(*arguments)
     if code:
         raise driver_error(function.__name__, code)
@@ -53,7 +53,7 @@ def call(function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def driver_error(name: str, code: Any) -> DriverError:
-    """The error of a failed call: its name and the driver's message."""
+    """The DriverError of a failed call. ``name``: the called function; ``code``: its CUresult."""
     text = load().cuGetErrorString(code)[1]
     words = text.decode(errors="replace") if isinstance(text, bytes) else str(text)
     return DriverError(f"{name} failed: {words} ({getattr(code, 'name', code)})", int(code))
@@ -69,7 +69,7 @@ def current_context() -> int:
 
 @functools.cache
 def _get_context() -> Any:
-    """cuCtxGetCurrent through ctypes: it is called before each launch on machines with several GPUs."""
+    """The function cuCtxGetCurrent through ctypes, for speed: machines with several GPUs call it before each launch."""
     pointer, _ = call(load().cuGetProcAddress, b"cuCtxGetCurrent", 12000, 0)
     return ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(int(pointer))
 
@@ -83,7 +83,7 @@ def current_device() -> int:
 
 
 def device_of(address: int) -> int | None:
-    """The index of the GPU whose memory has ``address``; None if there is none."""
+    """The index of the GPU whose memory contains ``address``; None: ``address`` is in no GPU's memory."""
     try:
         driver = load()
         which = driver.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
@@ -103,7 +103,8 @@ def drop_context() -> None:
 
 
 class Graph:
-    """A CUDA graph captured from ``stream`` (a raw handle) while ``record`` runs. A context manager."""
+    """A CUDA graph captured from ``stream`` (a raw handle) while ``record`` runs. It is a context manager, which
+    destroys the graph at its end."""
 
     def __init__(self, stream: int, record: Callable[[], object]) -> None:
         self._driver = load()
@@ -151,13 +152,13 @@ def captured_function(stream: int, launch: Callable[[], object]) -> int:
         driver.cuGraphDestroy(graph)
 
 
-MOST_NODES = 64  #: of a graph whose kernels are listed
+MOST_NODES = 64  #: limit of nodes of a graph whose kernels are listed
 
 
 @dataclass(frozen=True)
 class CapturedKernel:
-    """A kernel that a call launches. ``name``: mangled; ``registers``: of a thread; ``shared``: bytes of a block,
-    static and dynamic; ``blocks_sm``: the most resident blocks of a multiprocessor."""
+    """A kernel of a captured launch. ``name``: the mangled name; ``registers``: registers per thread; ``shared``: bytes
+    of static and dynamic shared memory per block; ``blocks_sm``: the most resident blocks per multiprocessor."""
 
     name: str
     grid: tuple[int, int, int]
@@ -176,7 +177,7 @@ class CapturedKernel:
 
 
 def captured_kernels(stream: int, launch: Callable[[], object]) -> list[CapturedKernel]:
-    """The kernels that ``launch`` queues on ``stream``, whatever library queues them. They are captured, not run."""
+    """The kernels that ``launch``, by any library, queues on ``stream``. The kernels are captured, not run."""
     driver = load()
     kernel_node = driver.CUgraphNodeType.CU_GRAPH_NODE_TYPE_KERNEL
     facts = driver.CUfunction_attribute
@@ -209,7 +210,7 @@ def captured_kernels(stream: int, launch: Callable[[], object]) -> list[Captured
 
 
 def fill(address: int, size: int, stream: int) -> None:
-    """Queues a memset to zero of ``size`` bytes on ``stream``, a raw handle."""
+    """Queues on ``stream``, a raw handle, a memset of ``size`` bytes to zero."""
     driver = load()
     if (address | size) % 4:
         call(driver.cuMemsetD8Async, address, 0, size, stream)
@@ -243,7 +244,7 @@ def capturing(stream: int) -> bool:
 
 @functools.cache
 def _is_capturing() -> Any:
-    """cuStreamIsCapturing through ctypes: it is called before each launch on a foreign stream."""
+    """The function cuStreamIsCapturing through ctypes, for speed: each launch on a foreign stream calls it before."""
     pointer, _ = call(load().cuGetProcAddress, b"cuStreamIsCapturing", 12000, 0)
     return ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)(int(pointer))
 
@@ -260,11 +261,11 @@ class Capture:
         self.id = int(number)
 
     def watch(self) -> Callable[[], bool]:
-        """A function that returns whether the graph, or an instance or clone of it, still exists.
+        """A function that returns True while the graph, or an instance or a clone of the graph, exists.
 
-        A user object of the graph is released with the last of them. Its destructor runs in a thread of the driver,
-        where it must not call CUDA or block (for example on Python's interpreter lock). It posts a semaphore, which is
-        never freed.
+        CUDA releases a user object of the graph with the last of these. The destructor of the user object runs in a
+        thread of the driver, where it must not call CUDA or block (for example on Python's interpreter lock). The
+        destructor posts a semaphore, which is never freed.
         """
         if sys.platform != "linux":
             return lambda: True
@@ -289,8 +290,8 @@ _SEMAPHORE_BYTES = 64  #: at least sizeof(sem_t)
 
 @contextmanager
 def relaxed_capture() -> Iterator[None]:
-    """Within the block, the thread may allocate, copy and load while streams are being captured. These calls are not
-    captured."""
+    """Within the ``with`` block, the thread may allocate, copy and load while streams are being captured. These calls
+    are not captured."""
     driver = load()
     mode = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
     before = call(driver.cuThreadExchangeStreamCaptureMode, mode)
@@ -321,13 +322,14 @@ def tensor_map(description: TensorMap, address: int) -> bytes:
     return ctypes.string_at(at, MAP_BYTES)
 
 
-#: argument types of the encoders after the map and the element type; p: pointer, u: 32-bit integer
+#: encoder -> the types of its arguments after the map and the element type; p: pointer, u: 32-bit integer
 _ENCODERS = {"cuTensorMapEncodeTiled": "uppppp", "cuTensorMapEncodeIm2col": "upppppuup"}
 
 
 @functools.cache
 def _encoder(name: str) -> Any:
-    """An encoder, called through ctypes: the map must be aligned in memory, and objects of cuda-bindings are not."""
+    """A function that encodes tensor maps, through ctypes: a map must be aligned in memory, and objects of
+    cuda-bindings are not."""
     pointer, _ = call(load().cuGetProcAddress, name.encode(), 12000, 0)
     integer, pointer_type = ctypes.c_int, ctypes.c_void_p
     arguments = [pointer_type if letter == "p" else ctypes.c_uint32 for letter in _ENCODERS[name]]

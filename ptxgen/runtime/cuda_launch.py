@@ -1,6 +1,6 @@
-"""Launches through cuLaunchKernelEx: without PyCUDA, on streams that it did not create, and with launch attributes.
+"""Launches kernels through cuLaunchKernelEx, for what PyCUDA cannot do: foreign streams and launch attributes.
 
-The call goes through ctypes with argument structures that are built once. cuda-bindings would convert the arguments at
+The calls go through ctypes with argument structures that are built once; cuda-bindings would convert the arguments at
 each launch.
 """
 
@@ -18,13 +18,13 @@ MAX_CONFIGURATIONS = 256  #: cached launch configurations of a kernel
 
 
 class _Attribute(ctypes.Structure):
-    """CUlaunchAttribute."""
+    """The C structure CUlaunchAttribute."""
 
     _fields_ = (("id", ctypes.c_uint), ("value", ctypes.c_uint * 17))
 
 
 class _Configuration(ctypes.Structure):
-    """CUlaunchConfig."""
+    """The C structure CUlaunchConfig."""
 
     _fields_ = (
         ("sizes", ctypes.c_uint * 7),  # grid, block, bytes of dynamic shared memory
@@ -35,15 +35,15 @@ class _Configuration(ctypes.Structure):
 
 
 class KernelHandle:
-    """A kernel that can be launched on any stream. ``size``: bytes of its parameter buffer; ``dependent``: launch with
-    programmatic stream serialization. The kernel may start before its predecessor in the stream ends, and waits for it
-    with griddepcontrol.wait."""
+    """A kernel that can be launched on any stream. ``size``: bytes of its parameter buffer; ``dependent``: launches use
+    programmatic stream serialization: the kernel may start before its predecessor in the stream ends, and waits for the
+    predecessor with griddepcontrol.wait."""
 
     def __init__(self, handle: int, size: int, dependent: bool = False) -> None:
         self.size = size
         self._handle = ctypes.c_void_p(handle)
         self._size = ctypes.c_size_t(size)
-        #: buffers that no thread uses; the driver copies the parameters during the call
+        #: parameter buffers that no thread uses; the driver copies a buffer during the launch call
         self._buffers: list[tuple[memoryview, Any]] = []
         allowed = _Attribute(6)  # CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
         allowed.value[1] = 1  # a union of 64 bytes at offset 8
@@ -67,7 +67,7 @@ class KernelHandle:
             raise cuda_graph.driver_error("cuLaunchKernelEx", cuda_graph.load().CUresult(code))
 
     def _new_buffer(self) -> tuple[memoryview, Any]:
-        """The pair (the bytes of a parameter buffer, a reference to the launch options that have its address)."""
+        """The bytes of a new parameter buffer, and a reference to the launch options that contain its address."""
         memory = (ctypes.c_char * max(self.size, 1))()
         pointer, length, end = 1, 2, None  # CU_LAUNCH_PARAM_BUFFER_POINTER, _BUFFER_SIZE, _END
         addresses = ctypes.addressof(memory), ctypes.addressof(self._size)
@@ -75,7 +75,8 @@ class KernelHandle:
         return memoryview(memory).cast("B")[: self.size], ctypes.byref(extra)  # they keep both valid
 
     def _configure(self, requested: tuple[Sizes, Sizes, int, int]) -> Any:
-        """A reference to the configuration of a launch: kernels serve many shapes, which take turns."""
+        """A reference to the structure for a launch. Structures are cached, because launches of several shapes
+        alternate."""
         grid, block, shared, stream = requested
         made = _Configuration((*grid, *block, shared), stream=stream, attributes=self._attributes, count=self._count)
         if len(self._configurations) >= MAX_CONFIGURATIONS:
@@ -86,16 +87,16 @@ class KernelHandle:
 
 @functools.cache
 def _launcher() -> Any:
-    """cuLaunchKernelEx, whose arguments must be objects of ctypes or None: it has no argument types, because their
-    checks take a third of the call."""
+    """The function cuLaunchKernelEx. Its arguments must be objects of ctypes or None: no argument types are declared,
+    because checking them takes a third of the call."""
     pointer, _ = cuda_graph.call(cuda_graph.load().cuGetProcAddress, b"cuLaunchKernelEx", 12000, 0)
     return ctypes.CFUNCTYPE(ctypes.c_int)(int(pointer))
 
 
 class DependentFunction:
-    """Replaces the library's function for kernels with programmatic dependent launch.
+    """A function object that replaces the library's for kernels with programmatic dependent launch.
 
-    ``plain``: the library's function; ``make_handle``: creates its KernelHandle.
+    ``plain``: the library's function object; ``make_handle``: creates the KernelHandle of ``plain``.
     """
 
     __slots__ = ("_make_handle", "_ready", "plain")

@@ -8,7 +8,8 @@ from ptxgen.problem.device import Device, describe
 
 
 def device(cuda: Any, gpu: Any) -> Device:
-    """The attributes of a GPU. ``cuda``: ``pycuda.driver`` or ``cuda_bindings``; ``gpu``: its device object."""
+    """The ``Device`` of a GPU. ``cuda``: ``pycuda.driver`` or ``cuda_bindings``; ``gpu``: a device object of
+    ``cuda``."""
     facts = cuda.device_attribute
     major, minor = gpu.compute_capability()
     return describe(

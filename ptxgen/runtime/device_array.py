@@ -4,7 +4,8 @@ from __future__ import annotations
 
 
 class DeviceArray:
-    """Contiguous device memory with the CUDA array interface. ``typestr``: NumPy's text of the type of its elements."""
+    """Contiguous device memory with the CUDA array interface. ``typestr``: the element type in NumPy's notation, as
+    ``<f4``."""
 
     def __init__(self, address: int, shape: tuple[int, ...], typestr: str) -> None:
         self.__cuda_array_interface__ = {

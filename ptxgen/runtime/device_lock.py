@@ -14,10 +14,10 @@ LOCKED_SECONDS = 20.0  #: a process that has the device for longer is ended: a k
 
 
 class DeviceLock(NoLock):
-    """One process's view of the lock. It is released when the process ends, for any reason.
+    """The lock as one process sees it. The lock is released when the process ends, for any reason.
 
-    It may be taken again by the process that has it. SIGALRM ends the process after ``LOCKED_SECONDS`` with the lock,
-    even inside a call of the driver; other processes then go on.
+    The lock is reentrant. SIGALRM ends a process that holds the lock for ``LOCKED_SECONDS``, even inside a call of the
+    driver; other processes then go on.
     """
 
     def __init__(self, file: int) -> None:
@@ -29,7 +29,7 @@ class DeviceLock(NoLock):
 
     @staticmethod
     def create() -> int:
-        """The file descriptor of a new lock."""
+        """Creates a lock and returns its file descriptor."""
         with tempfile.TemporaryFile() as file:
             return os.dup(file.fileno())
 

@@ -16,8 +16,8 @@ from ptxgen.runtime.driver import Driver
 
 
 class Allocation:
-    """Device memory that is freed with the last reference. ``size``: in bytes; ``address``: of memory that the driver
-    has allocated, None: it is allocated. LaunchError: out of memory."""
+    """Device memory that is freed with the last reference. ``size``: bytes; ``address``: the address of memory that the
+    driver has already allocated; None: the constructor allocates it. LaunchError: out of memory."""
 
     __slots__ = ("__weakref__", "address", "size")
 
@@ -28,7 +28,7 @@ class Allocation:
 
 
 class Part(NamedTuple):
-    """One of several arrays in an allocation, which it holds."""
+    """One of several arrays in one allocation. ``memory``: the allocation, to which each part holds a reference."""
 
     memory: Allocation
     address: int
@@ -36,7 +36,7 @@ class Part(NamedTuple):
 
 
 def allocate_parts(driver: Driver, sizes: Mapping[str, int]) -> dict[str, Part]:
-    """Arrays of these sizes in bytes, by name, in one allocation. LaunchError: out of memory."""
+    """Allocates arrays together. ``sizes``: their bytes, by name. LaunchError: out of memory."""
     if not sizes:
         return {}
     at = driver.allocate_parts([max(n, 1) for n in sizes.values()])
@@ -50,8 +50,8 @@ def _free(driver: Driver, address: int) -> None:
 
 
 class DeviceTable(Allocation):
-    """A table of uint32 in device memory. As an argument of a step it converts to its address, so a step holds
-    references to its tables."""
+    """An offset table, words of 32 bits, in device memory. A step that has the table as an argument holds a reference
+    to it; packing the argument converts the table to its address."""
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""The driver interface. A driver loads and launches sources; there are two, ``cuda`` and ``emulated``."""
+"""The interface of drivers. A driver loads and launches sources; there are two, ``cuda`` and ``emulated``."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ from ptxgen.runtime.sensors import Sensors
 
 @dataclass(frozen=True)
 class Timing:
-    """The timing policy. ``samples``: the number of times; ``target_ms``: duration of the graph replays of one sample.
-    Launches use operand sets in rotation, whose total size is at least ``l2_multiple`` times the L2 cache, but at most
-    ``most`` sets. A kernel slower than ``limit_us`` has one sample of fewer replays,
-    the less of two times."""
+    """The timing policy. ``samples``: the number of samples; ``target_ms``: milliseconds of graph replays per sample.
+    Launches use operand sets in rotation, at most ``most`` sets, whose total size is at least ``l2_multiple`` times the
+    L2 cache. A kernel slower than ``limit_us`` has one sample with fewer replays: the shorter of two times."""
 
     samples: int = 5
     target_ms: float = 4.0
@@ -32,8 +31,8 @@ class Timing:
 
 
 class NoLock:
-    """The lock of a device that only one process uses. ``locked``, ``queued``: seconds with the lock and waiting for
-    it."""
+    """The lock of a device that only one process uses, which does nothing. ``locked``: seconds during which a lock was
+    held; ``queued``: seconds spent waiting for a lock."""
 
     locked = queued = 0.0
 
@@ -45,7 +44,7 @@ class NoLock:
 
 
 class Kernel(Protocol):
-    """A loaded module. ``registers`` per thread and ``spills`` in bytes: of the first entry, -1 if unknown."""
+    """A loaded module. ``registers`` (per thread) and ``spills`` (bytes) are those of the first entry; -1: unknown."""
 
     source: Source
     registers: int
@@ -58,7 +57,7 @@ class Capture(Protocol):
     id: int
 
     def watch(self) -> Callable[[], bool]:
-        """A function that returns whether the graph, or an instance of it, still exists."""
+        """A function that returns True while the graph, or an instance of the graph, exists."""
         ...
 
 
@@ -66,9 +65,10 @@ class Driver(Protocol):
     """A device that runs kernels. Addresses are integers, sizes are bytes. Copies and fills are ordered with launches
     on the driver's own stream, and complete when the call returns.
 
-    ``name``: ``cuda`` or ``emulated``; ``index``: of the GPU, as PyTorch counts; ``selector``: the name with which
-    ``open_driver`` opens the same device in another process; ``clock``: ``hardware`` or ``model``; ``version``: of the
-    driver; ``assembler``: name and version of the assembler; ``lock``: is held while ``time`` runs kernels.
+    ``name``: ``cuda`` or ``emulated``; ``index``: the index of the GPU, as PyTorch counts; ``selector``: the name with
+    which ``open_driver`` opens the same device in another process; ``clock``: ``hardware`` or ``model``; ``version``:
+    the version of the CUDA driver; ``assembler``: name and version of the assembler; ``lock``: held while ``time`` runs
+    kernels.
     """
 
     name: str
@@ -92,7 +92,7 @@ class Driver(Protocol):
     def download(self, address: int, array: np.ndarray[Any, Any]) -> None: ...
     def fill(self, address: int, size: int, byte: int = 0) -> None: ...
     def host_memory(self, size: int) -> np.ndarray[Any, Any]:
-        """Bytes of host memory that the device can read while a stream runs."""
+        """An array of ``size`` bytes of host memory that the device can read while a stream runs."""
         ...
 
     def queue_upload(self, address: int, array: np.ndarray[Any, Any], stream: int = 0) -> None:
@@ -135,8 +135,8 @@ class Driver(Protocol):
         ...
 
     def now_us(self) -> float:
-        """Microseconds since some time, by the clock of the host; the emulated device adds up the modelled times
-        of its launches. Does not wait for queued work."""
+        """Microseconds since an arbitrary time, by the host's clock; on the emulated device, the sum of the modelled
+        times of all launches. The call does not wait for queued work."""
         ...
 
     def time(self, launches: Sequence[Callable[[], None]], timing: Timing) -> list[float]:
@@ -144,10 +144,10 @@ class Driver(Protocol):
         ...
 
     def sensors(self) -> Sensors:
-        """The energy and the clock of the device. UnavailableError: it does not tell them."""
+        """The sensors of energy and clock of the device. UnavailableError: the device has none."""
         ...
 
     def sustain(self, launches: Sequence[Callable[[], None]], seconds: float, read: Callable[[], None]) -> float:
-        """Repeats ``launches`` in rotation, without gaps, and calls ``read`` every few milliseconds meanwhile;
-        microseconds per call."""
+        """Repeats ``launches`` in rotation, without gaps, for about ``seconds``; returns microseconds per launch.
+        ``read`` is called every few milliseconds meanwhile."""
         ...

@@ -20,18 +20,18 @@ from ptxgen.runtime.sensors import Sensors
 #: floating-point operations per second of the emulated device, in order of magnitude: 6 million (f64) to 230 million
 #: (large products on wgmma) were measured on two cores of an AMD EPYC
 FLOPS = 3e7
-SUSTAINED = 8  #: calls of ``sustain``
-STARTUP_SECONDS = 0.5  #: of the emulated device for each problem: choice, code and its translation
+SUSTAINED = 8  #: launches that ``sustain`` repeats
+STARTUP_SECONDS = 0.5  #: seconds that each problem takes before its launches: selection, rendering and parsing
 
 
 def estimated_seconds(flops: Iterable[float], launches: int = 1) -> float:
-    """About how long the emulated device takes for ``launches`` launches of each problem, in order of magnitude.
-    ``flops``: the floating-point operations of each problem."""
+    """An estimate, in order of magnitude, of the seconds that the emulated device takes for ``launches`` launches of
+    each problem. ``flops``: the floating-point operations of each problem."""
     return sum(STARTUP_SECONDS + launches * float(n) / FLOPS for n in flops)
 
 
 def estimate_text(seconds: float) -> str:
-    """An estimate for a warning: ``for roughly 76 minutes``."""
+    """The text of an estimate for a warning, as ``for roughly 76 minutes``."""
     for limit, unit, name in ((120, 1, "s"), (7200, 60, "minutes"), (2 * 86400, 3600, "hours")):
         if seconds < limit:
             return f"for roughly {max(seconds / unit, 1):.0f} {name}"
@@ -39,7 +39,8 @@ def estimate_text(seconds: float) -> str:
 
 
 def model_counts(stats: Stats, kernel: EmulatedKernel, step: Step) -> perf_model.Counts:
-    """The input of the performance model, from the statistics of a launch."""
+    """The counts from which the performance model computes the time of a launch. ``stats``: what the emulator
+    counted."""
     fma_type = "f64" if stats.lane_instructions["fp64"] else "f16" if stats.lane_instructions["fp16"] else "f32"
     lanes = stats.lane_instructions[{"f64": "fp64", "f32": "fp32", "f16": "fp16"}[fma_type]] * (
         2 if fma_type == "f16" else 1
@@ -62,7 +63,7 @@ def model_counts(stats: Stats, kernel: EmulatedKernel, step: Step) -> perf_model
 
 @dataclass(eq=False)
 class EmulatedKernel:
-    """A parsed module."""
+    """A parsed module of the emulated device."""
 
     source: Source
     module: Module
@@ -71,7 +72,7 @@ class EmulatedKernel:
 
 
 class EmulatedDriver:
-    """Runs PTX on the emulator. ``launch`` raises the faults of a kernel.
+    """The driver that runs PTX on the emulator. ``launch`` raises the faults of a kernel.
 
     ``options``: options of the emulated machine (seed, completion, checks).
     """
@@ -94,7 +95,7 @@ class EmulatedDriver:
         return self.machine.alloc(size)
 
     def allocate_parts(self, sizes: Sequence[int]) -> list[int]:
-        """Separate arrays, so that an access between them is a fault."""
+        """The addresses of separate allocations, so that an access between two arrays is a fault."""
         first = self.allocate(sizes[0])
         self._parts[first] = [self.machine.alloc(n) for n in sizes[1:]]
         return [first, *self._parts[first]]
@@ -190,7 +191,8 @@ class EmulatedDriver:
         raise UnavailableError("energy, power and clock are observed on an NVIDIA GPU; the emulated device has none")
 
     def sustain(self, launches: Sequence[Callable[[], None]], seconds: float, read: Callable[[], None]) -> float:
-        """``SUSTAINED`` calls, in place of ``seconds``: the model has no noise."""
+        """Calls ``SUSTAINED`` launches, whatever ``seconds`` is, because the model has no noise; returns microseconds
+        per launch."""
         with self.lock:
             before = self.now_us()
             for i in range(SUSTAINED):

@@ -1,9 +1,9 @@
-"""Sources of kernels without their texts, kept in the disk cache by problem and configuration.
+"""Sources of kernels without their PTX texts, in the disk cache by problem and configuration.
 
-A process that finds the source of a plan, and its machine code by the source's digest, renders nothing. The cache is
+A process that finds the source of a plan, and the machine code by the source's digest, renders nothing. The cache is
 optional: errors of the file system and damaged files are ignored. Processes that have called plugins, or registered
-operations, epilogue operations, operators or families, do not use it: the digest of the package does not tell changes
-of these.
+operations, epilogue operations, operators or families, do not use the cache, because its key (the digest of the
+package) does not change with them.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from ptxgen.runtime.assemble import CachedSource
 from ptxgen.settings import settings
 
 MOST = 8192  #: files; if there are more, the older half is removed
-EVERY = "0"  #: the last digit of a key whose file has the number of files checked, so one of sixteen
+EVERY = "0"  #: when a key ends in this digit (one in sixteen), ``write`` also limits the number of files
 
 
 def key(plan: Plan) -> str:
-    """The key of a plan's source. Empty: it is not cached."""
+    """The cache key of a plan's source. Empty: the source is not cached."""
     if plugins.called() or any(registry.has_registered() for registry in (operation, epilogue_ops, instructions)):
         return ""
     return package_key(repr(plan.source_problem), repr(plan.problem), plan.config.full_text(), plan.device)
@@ -45,7 +45,7 @@ def read(key: str) -> CachedSource | None:
 
 
 def write(key: str, source: Source) -> None:
-    """Stores a source. If several processes write it at once, a reader finds the whole file of one of them."""
+    """Stores a source without its text. If several processes write one key at once, readers find one whole file."""
     path = _file(key)
     if not key or disk_cache.unsafe(path.parent):
         return

@@ -11,7 +11,8 @@ def open_driver(name: str = "auto", index: int = 0) -> Driver:
     """The driver ``name``: ``cuda`` (GPU ``index``), ``cuda:1`` (GPU 1), ``emulated``, or ``auto`` (``cuda`` if there
     is a GPU, else ``emulated``). ``pycuda`` and ``cuda-bindings`` in place of ``cuda`` name the library of the driver.
 
-    UnavailableError: ``name`` has a GPU or a library that is missing. DeviceError: there is no such GPU.
+    UnavailableError: the machine has no GPU, or the library is missing. DeviceError: ``name`` is none of these, or no
+    GPU has the index.
     """
     match = GPU_DRIVER.fullmatch(name)
     if match is None and name not in ("auto", "emulated"):

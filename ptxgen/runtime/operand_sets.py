@@ -30,9 +30,9 @@ class OperandSets:
         shared: Mapping[str, Array],
         least: int | None = None,
     ) -> None:
-        """``inputs``: each set has its own, as the kernel reads them in memory; ``outputs``: sizes in bytes;
-        ``shared``: arrays that all sets share; ``least``: bytes of the inputs that every kernel reads, None: all.
-        LaunchError: out of memory."""
+        """Allocates and fills the sets. ``inputs``: arrays that each set has a copy of, as stored for the kernel;
+        ``outputs``: sizes in bytes; ``shared``: arrays that all sets share; ``least``: the bytes of the inputs that
+        every kernel reads; None: all bytes. LaunchError: out of memory."""
         self.driver = driver
         self._outputs = {name: max(size, 1) for name, size in outputs.items()}
         self._memory: list[Allocation] = []
@@ -51,7 +51,7 @@ class OperandSets:
             addresses.update(at)
 
     def poison(self) -> None:
-        """Fills the outputs of the first set with bytes of ones."""
+        """Fills the outputs of the first set with bytes 0xFF."""
         for name, size in self._outputs.items():
             self.driver.fill(self.sets[0][name], size, 0xFF)
 
@@ -66,7 +66,7 @@ class OperandSets:
         return self._memory[-1].address
 
     def deviation(self, limit: int) -> Deviation:
-        """Compares about ``limit`` elements of the first set's outputs, as the device holds them, with float64."""
+        """The deviation of about ``limit`` elements of the first set's outputs from a float64 reference."""
         raise NotImplementedError
 
     def release(self) -> None:

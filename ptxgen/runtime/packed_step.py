@@ -1,4 +1,4 @@
-"""The parameters of a launch, packed in advance except for addresses."""
+"""Packs the parameters of launches in advance, except for addresses."""
 
 from __future__ import annotations
 
@@ -15,16 +15,15 @@ Addresses = tuple[int, ...]
 
 
 class PackedStep(NamedTuple):
-    """A step whose parameter buffer depends on addresses alone. ``parameters``: returns the parameter buffer of
-    ``step`` for addresses."""
+    """A step whose parameter buffer depends only on addresses. ``parameters(addresses)``: the parameter buffer."""
 
     step: Step
     parameters: Callable[[Addresses], bytes]
 
 
 def pack(step: Step, names: Sequence[str], numbers: Mapping[str, int | float], encode: Encode) -> PackedStep:
-    """The step, packed for addresses in the order of ``names``; other arrays are at 0. ``numbers``: the values of alpha
-    and beta."""
+    """The packed step. It takes addresses in the order of ``names``; the addresses of all other arrays are 0.
+    ``numbers``: the values of alpha, beta and other scalars."""
     absent = {value: 0 for _, value in step.arguments if isinstance(value, str) and value not in names}
     absent |= {m.operand: 0 for m in step.maps if m.operand not in names}
     values = {**absent, **numbers}
@@ -33,8 +32,8 @@ def pack(step: Step, names: Sequence[str], numbers: Mapping[str, int | float], e
 
 
 def _packer(step: Step, names: Sequence[str], values: Mapping[str, int | float]) -> Callable[[Addresses], bytes]:
-    """A function that packs the parameters before the first tensor map: it writes addresses at offsets, and copies the
-    bytes in between."""
+    """A function that packs the parameters before the first tensor map: it writes the addresses at their offsets, and
+    copies the bytes between them, which are packed once."""
     packed = step.pack({**dict.fromkeys(names, 0), **values})
     form, end = "=", 0
     order: list[int] = []
@@ -64,7 +63,8 @@ def _with_maps(
     parameters: Callable[[Addresses], bytes],
     encode: Encode,
 ) -> Callable[[Addresses], bytes]:
-    """A function that appends the tensor maps. It encodes them once for each tuple of addresses."""
+    """A function that appends the encoded tensor maps to the parameters. It encodes maps once per tuple of
+    addresses."""
     buffers: dict[Addresses, bytes] = {}
     cached = buffers.get
 

@@ -18,15 +18,15 @@ from ptxgen.runtime.device_tables import Part, allocate_parts
 from ptxgen.runtime.driver import Driver, Kernel
 from ptxgen.runtime.packed_step import PackedStep, pack
 
-WORD = 4  #: bytes of a size
+WORD = 4  #: bytes of a size in the array that preparations write sizes to
 #: driver -> the loaded kernels of preparations
 _kernels: weakref.WeakKeyDictionary[Driver, dict[Preparation, Kernel]] = weakref.WeakKeyDictionary()
-#: driver -> for each stage of a preparation: sizes and addresses of its scratch arrays
+#: driver -> index of a stage of preparations -> the sizes and the addresses of its scratch arrays
 _scratch: weakref.WeakKeyDictionary[Driver, dict[int, tuple[list[int], list[int]]]] = weakref.WeakKeyDictionary()
 
 
 def load_once(driver: Driver, preparation: Preparation) -> Kernel:
-    """The loaded kernel of a preparation."""
+    """The kernel of a preparation, which is loaded at the first call."""
     loaded = _kernels.setdefault(driver, {})
     if preparation not in loaded:
         source = render_preparation(preparation, driver.device)
@@ -52,8 +52,9 @@ def scratch(driver: Driver, sizes: Mapping[str, int], stage: int = 0) -> dict[st
 
 @dataclass(frozen=True)
 class Prepared:
-    """What one preparation has made. ``arrays``: by name; ``sizes``: by name; ``steps``: its kernel, with the steps of
-    all stages, packed except for the addresses of the operands; ``us``: microseconds that it took."""
+    """The results of one preparation. ``arrays`` and ``sizes`` are by name; ``kernel``: the loaded kernel; ``steps``:
+    the steps of all stages, packed except for the addresses of the operands; ``us``: microseconds that the preparation
+    took."""
 
     preparation: Preparation
     arrays: Mapping[str, Part]
@@ -64,16 +65,16 @@ class Prepared:
 
 
 class PreparedOperands:
-    """The prepared arrays of operands at ``addresses``, by name. Each preparation runs once, when it is first asked
-    for."""
+    """The prepared arrays of operands. ``addresses``: the device addresses of the operands, by name. Each preparation
+    runs once, when ``make`` first needs it."""
 
     def __init__(self, driver: Driver, addresses: Mapping[str, int]) -> None:
         self.driver, self.addresses = driver, dict(addresses)
         self._made: dict[Preparation, Prepared] = {}
 
     def make(self, preparations: tuple[Preparation, ...], p: KernelProblem) -> tuple[Prepared, ...]:
-        """The results of preparations for operands of ``p``, each after those before it. LaunchError: a size exceeds
-        its limit, or there is not enough memory."""
+        """The results of ``preparations`` for the kernel problem ``p``, which run in their order if they have not run.
+        LaunchError: a size exceeds its limit, or there is not enough memory."""
         prepared: list[Prepared] = []
         last = None  # the place of the last one that runs now
         for each in preparations:
@@ -88,16 +89,16 @@ class PreparedOperands:
         return tuple(prepared)
 
     def has(self, preparations: Collection[Preparation]) -> bool:
-        """True if all of them have run."""
+        """True if all of ``preparations`` have run."""
         return all(each in self._made for each in preparations)
 
     def keep(self, preparations: Collection[Preparation]) -> None:
-        """Forgets the results of all others. They are freed with their last user."""
+        """Drops the results of all preparations except ``preparations``. Arrays are freed with their last reference."""
         self._made = {each: made for each, made in self._made.items() if each in preparations}
 
     def update(self, addresses: Mapping[str, int] | None = None, stream: int = 0) -> None:
-        """Runs the preparations again that read the values of the operands, on a stream (a raw handle; 0: the driver's
-        own). The pattern is the same. ``addresses``: the new ones of operands that are somewhere else now."""
+        """Repeats the preparations that read the values of the operands, after the values changed and the pattern did
+        not. ``stream``: a raw handle; 0: the driver's own; ``addresses``: the new addresses of operands that moved."""
         self.addresses.update(addresses or {})
         at = tuple(self.addresses.values())
         with self.driver.lock:
@@ -108,16 +109,17 @@ class PreparedOperands:
 
     @property
     def bytes(self) -> int:
-        """Bytes of all arrays."""
+        """Bytes of all prepared arrays."""
         return sum(x.size for each in self._made.values() for x in each.arrays.values())
 
     @property
     def us(self) -> float:
-        """Microseconds of all preparations."""
+        """Microseconds that all preparations took."""
         return sum(each.us for each in self._made.values())
 
     def _run(self, preparation: Preparation, p: KernelProblem, before: list[Prepared]) -> Prepared:
-        """Runs a preparation. Its last stage is queued on the driver's stream."""
+        """Runs a preparation and returns its results. The work of the last stage may still be queued on the driver's
+        stream."""
         driver = self.driver
         kernel = load_once(driver, preparation)
         arrays: dict[str, Part] = {}

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from ptxgen.errors import LaunchError, UnavailableError
 
-SECONDS = 120  #: that a profile may take
-#: hit rate of the L2 cache and warps that are active in a cycle, in percent
+SECONDS = 120  #: time limit of a profile
+#: ncu's metrics by their names here: hit rate of the L2 cache, and active warps per cycle, both in percent
 METRICS = {
     "l2_hit_rate": "lts__t_sector_hit_rate.pct",
     "active_warps": "sm__warps_active.avg.pct_of_peak_sustained_active",
@@ -22,7 +22,7 @@ METRICS = {
 
 @functools.cache
 def find_ncu() -> str:
-    """The path of ncu. UnavailableError: it is missing."""
+    """The path of ncu. UnavailableError: ncu is missing."""
     path = shutil.which("ncu")
     if path is None and Path("/usr/local/cuda/bin/ncu").is_file():
         path = "/usr/local/cuda/bin/ncu"
@@ -33,10 +33,10 @@ def find_ncu() -> str:
 
 def profiled(program: Sequence[str], kernel: str, metrics: Mapping[str, str] = METRICS) -> dict[str, float]:
     """Metrics of the first launch of a kernel, with an empty L2 cache. ``program``: the words of a command that
-    launches it; ``kernel``: its mangled name; ``metrics``: names of ncu, by the name in the result.
+    launches the kernel; ``kernel``: its mangled name; ``metrics``: name in the result -> ncu's name.
 
-    UnavailableError: ncu is missing. LaunchError: it fails, as without access to the counters, or the program does not
-    launch the kernel.
+    UnavailableError: ncu is missing. LaunchError: ncu fails (for example without permission to read counters), or the
+    program does not launch the kernel.
     """
     words = [find_ncu(), "--csv", "--page", "raw", "--clock-control", "none", "--metrics", ",".join(metrics.values())]
     words += ["--kernel-name-base", "mangled", "--kernel-name", kernel, "--launch-count", "1", *program]
@@ -52,8 +52,8 @@ def profiled(program: Sequence[str], kernel: str, metrics: Mapping[str, str] = M
 
 
 def read_metrics(text: str, metrics: Mapping[str, str] = METRICS) -> dict[str, float]:
-    """The metrics in the output of ncu: a line of titles, one of units, then one for the kernel. LaunchError: there is
-    none."""
+    """The metrics in ncu's CSV output, which has a line of titles, a line of units, and a line for the kernel.
+    LaunchError: the output has no kernel."""
     lines = text.splitlines()
     start = next((i for i, line in enumerate(lines) if line.startswith('"ID"')), len(lines))
     rows = list(csv.DictReader(io.StringIO("\n".join(lines[start:]))))

@@ -28,16 +28,16 @@ from ptxgen.runtime.workspace import Workspace
 
 
 def generate(problem: Problem, config: Config, driver: Driver) -> tuple[Plan, Source]:
-    """The plan and the PTX of ``config`` for the driver's device. ConfigError: it breaks a rule."""
+    """The plan and the PTX source of ``config`` for the driver's device. ConfigError: ``config`` breaks a rule."""
     plan = plan_for(problem, config, driver.device)
     return plan, render(plan)
 
 
 class Runner:
-    """A loaded kernel with the launch of one problem. AssembleError: the assembler rejected it.
+    """A loaded kernel with its launch for one problem.
 
-    ``prepared``: the results of the plan's preparations, on which the launch then depends; None: they have not run.
-    ``bind`` runs them.
+    ``prepared``: the results of the plan's preparations, on which the launch depends; None: the preparations have not
+    run, and ``bind`` runs them.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Runner:
         self.driver, self.kernel, self.problem, self.prepared = driver, kernel, problem, prepared
         self.plan = plan.with_registers(kernel.registers)
         self.workspace = workspace or Workspace(driver)
-        self.holds: Any = None  #: what must exist as long as a launch, or a captured graph, refers to the runner
+        self.holds: Any = None  #: an object that lives as long as a launch, or a captured graph, refers to the runner
         self._lowered = lower(problem)
         if prepared is None and not self.plan.preparations:
             self.prepared = ()
@@ -61,13 +61,14 @@ class Runner:
         self.launch = replace(launch, steps=self._bound(launch.steps))
 
     def _bound(self, steps: Sequence[Step]) -> tuple[Step, ...]:
-        """The steps with the addresses of tables, on the arrays of the problem."""
+        """The steps with addresses of device tables, and with the problem's names of arrays in place of the
+        kernels'."""
         at, names = self.workspace.tables.of, self._lowered.bindings
         return tuple(step.with_table_addresses(at).bound_to(names) for step in steps)
 
     @property
     def tables(self) -> tuple[DeviceTable, ...]:
-        """The device tables of the kernels. They are freed with the last object that can launch the kernels."""
+        """The device tables that the launch reads. They are freed with the last object that can launch the kernels."""
         return tuple(v for step in self.launch.steps for _, v in step.arguments if isinstance(v, DeviceTable))
 
     @classmethod
@@ -79,9 +80,11 @@ class Runner:
         workspace: Workspace | None = None,
         source: Source | None = None,
     ) -> Runner:
-        """The runner of ``config``: generated, assembled and loaded. ConfigError: it breaks a rule.
+        """The runner of ``config``, whose kernels are rendered, assembled and loaded. ConfigError: ``config`` breaks a
+        rule. AssembleError: the assembler rejected the kernels.
 
-        ``source``: the rendered kernel, if there is one. If the driver cannot load it, the kernel is rendered again.
+        ``source``: the rendered kernels, if they exist. If the driver cannot load ``source``, the kernels are rendered
+        again.
         """
         plan = plan_for(problem, config, driver.device)
         if source is not None:
@@ -97,8 +100,8 @@ class Runner:
         scalars: Mapping[str, float] | None = None,
     ) -> list[PackedStep]:
         """The steps of the launch, packed except for addresses in the order of ``names`` (default: the arrays of the
-        problem, then the workspace, W). ``scalars``: the numbers besides alpha and beta that the
-        problem takes; it has typical ones for those without a value.
+        problem, then the workspace, W). ``scalars``: values of the problem's other scalars; those that are missing have
+        typical values.
 
         InputError: alpha or beta does not fit the accumulator type; integer sums take integers. LaunchError: the
         preparations have not run.
@@ -124,8 +127,9 @@ class Runner:
         return [pack(step, names, numbers, self.driver.tensor_map) for step in self.launch.steps]
 
     def on(self, addresses: Mapping[str, int] | PreparedOperands) -> Runner:
-        """The runner for operands at these addresses: with the results of the plan's preparations, which run now unless
-        they have run on these operands. This one, if the plan has none. LaunchError: a size exceeds its limit."""
+        """The runner for operands at these addresses, with the results of the plan's preparations, which run now unless
+        they have run on these operands. A plan without preparations returns ``self``. LaunchError: the size of a
+        prepared array exceeds its limit."""
         if self.prepared is not None:
             return self
         operands = addresses if isinstance(addresses, PreparedOperands) else PreparedOperands(self.driver, addresses)
@@ -139,13 +143,13 @@ class Runner:
         beta: complex = 0.0,
         scalars: Mapping[str, float] | None = None,
     ) -> Callable[[], None]:
-        """A function that launches every step on these addresses of the problem's arrays. It is not reentrant. If the
-        plan has preparations, they have run on them before."""
+        """A function that launches every step on the problem's arrays at ``addresses``; it is not reentrant. ``bind``
+        itself runs the preparations of the plan on these arrays."""
         runner = self.on(addresses)
         return runner._bind(addresses, runner.prepare(alpha, beta, scalars=scalars))
 
     def _bind(self, addresses: Mapping[str, int], prepared: list[PackedStep]) -> Callable[[], None]:
-        """``bind`` of a runner whose preparations have run."""
+        """The function of ``bind``, for a runner whose preparations have run."""
         driver, kernel, launch = self.driver, self.kernel, self.launch
         bound = [addresses[name] for name in self.problem.arrays]
         current: Allocation | None = None
@@ -165,7 +169,7 @@ class Runner:
         return launch_all  # it holds the runner, and so the prepared arrays
 
     def workspace_dirty(self) -> bool:
-        """True if a workspace that must be zero after every launch has a nonzero byte."""
+        """True if the workspace has a nonzero byte although the launch must leave the workspace zeroed."""
         if not self.launch.zeroed:
             return False
         flags = np.empty(self.launch.workspace, np.uint8)
@@ -181,9 +185,9 @@ class Runner:
         scalars: Mapping[str, float] | None = None,
         bind: Callable[..., Callable[[], None]] | None = None,
     ) -> dict[str, Array]:
-        """Computes on host arrays as stored (contiguous, or with the leading dimensions of the problem) and returns the
-        outputs, new arrays like those in ``arrays``. ``addresses``: of the arrays that are on the device already;
-        ``bind(addresses)``: replaces ``Runner.bind``."""
+        """Computes on host arrays, stored contiguously or with the leading dimensions of the problem, and returns the
+        outputs as new arrays of the same shapes. ``addresses``: the addresses of arrays that are already on the device;
+        ``bind(addresses)``: a function that replaces ``Runner.bind``."""
         with Buffers(self.driver, arrays) as buffers:
             at = {**buffers.addresses, **(addresses or {})}
             call = self.bind(at, alpha, beta, scalars) if bind is None else bind(at)
@@ -196,7 +200,8 @@ class Runner:
 
 
 class Buffers:
-    """Device copies of host arrays by name, freed at the end of a ``with`` block, or if an allocation fails."""
+    """Device copies of host arrays, by name. A context manager: the copies are freed at the end of the ``with`` block,
+    or if an allocation fails."""
 
     def __init__(self, driver: Driver, arrays: Mapping[Any, Array]) -> None:
         self._copies: dict[Any, Allocation] = {}
@@ -211,7 +216,7 @@ class Buffers:
 
     @property
     def addresses(self) -> dict[Any, int]:
-        """The device addresses."""
+        """The device addresses of the copies, by name."""
         return {name: copy.address for name, copy in self._copies.items()}
 
     def __enter__(self) -> Buffers:

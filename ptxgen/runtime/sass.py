@@ -1,4 +1,4 @@
-"""Digests of machine code (SASS), to compare kernels of different PTX texts.
+"""Digests of machine code (SASS), which compare kernels that have different PTX texts.
 
 A cubin is an ELF file. The digest covers instructions, relocations, constants, shared memory and the attributes of each
 kernel (registers, barriers, parameters, cluster). It excludes symbol and string tables, notes (ptxas options), debug
@@ -21,7 +21,7 @@ _NOBITS = 8
 
 
 def digest(cubin: bytes) -> str:
-    """The digest of a cubin's machine code: 16 hexadecimal digits. CorruptError: not a 64-bit ELF file."""
+    """The digest of a cubin's machine code: 16 hexadecimal digits. CorruptError: ``cubin`` is not a 64-bit ELF file."""
     try:
         if cubin[:6] != b"\x7fELF\x02\x01":
             raise ValueError("no 64-bit ELF header")
@@ -50,13 +50,13 @@ def _content(cubin: bytes, section: tuple[int, ...]) -> bytes:
 
 
 def machine_code(source: Source) -> str:
-    """The machine code of ``source`` as ``RELEASE TARGET DIGEST``: release of ptxas, target, digest. Empty: there is no
-    ptxas. AssembleError: ptxas rejected the text."""
+    """A text that identifies the machine code of ``source``: the release of ptxas, the target and the digest, separated
+    by spaces. Empty: there is no ptxas. AssembleError: ptxas rejected the text."""
     ptxas = find_ptxas()
     return "" if ptxas is None else f"{version(ptxas)} {source.target} {digest(assemble(source).cubin)}"
 
 
 def cached_machine_code(source_digest: str, target: str) -> str:
-    """``machine_code`` of a source given by its digest. Empty: the disk cache does not have its cubin."""
+    """The text of ``machine_code`` for the source with this digest. Empty: the disk cache does not have its cubin."""
     ptxas, made = find_ptxas(), cached(source_digest, target)
     return "" if ptxas is None or made is None else f"{version(ptxas)} {target} {digest(made.cubin)}"

@@ -1,4 +1,4 @@
-"""Energy and clock of a GPU, by NVIDIA's management library. Owns pynvml, the module of nvidia-ml-py."""
+"""Reads energy and clock of a GPU by NVIDIA's management library. Only this module imports pynvml (nvidia-ml-py)."""
 
 from __future__ import annotations
 
@@ -9,20 +9,21 @@ from ptxgen.install_advice import install_extra
 
 
 class Sensors(Protocol):
-    """What a device tells about itself while kernels run."""
+    """The sensors of a device that can be read while kernels run."""
 
     def millijoules(self) -> float:
-        """The energy that the device has used. The counter moves in steps of up to 100 ms."""
+        """The energy in millijoules that the device has used so far. The counter is updated at intervals of up to 100
+        ms."""
         ...
 
     def megahertz(self) -> float:
-        """The clock of the multiprocessors."""
+        """The clock rate of the multiprocessors in MHz."""
         ...
 
 
 class GpuSensors:
     """The sensors of the GPU at a PCI address, as ``0000:1b:00.0``. UnavailableError: nvidia-ml-py is missing, or the
-    GPU does not tell its energy, as one that is divided by MIG."""
+    GPU does not report its energy (for example a GPU divided by MIG)."""
 
     def __init__(self, address: str) -> None:
         self._nvml = nvml = require_package()

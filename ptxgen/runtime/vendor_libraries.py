@@ -13,7 +13,8 @@ from ptxgen.install_advice import install, install_extra
 
 
 def load(name: str) -> ct.CDLL:
-    """The newest library ``lib<name>.so`` (``cublasLt``). UnavailableError: it is not found."""
+    """The newest shared library ``lib<name>.so``; ``name`` is for example ``cublasLt``. UnavailableError: none is
+    found."""
     for file in [*_wheels(name), f"lib{name}.so.13", f"lib{name}.so.12", f"lib{name}.so"]:
         try:
             return ct.CDLL(file)
@@ -23,7 +24,7 @@ def load(name: str) -> ct.CDLL:
 
 
 def _wheels(name: str) -> list[str]:
-    """The libraries in NVIDIA's wheels, newest first."""
+    """The paths of a library in NVIDIA's wheels, newest first."""
     spec = importlib.util.find_spec("nvidia")
     folders = (spec.submodule_search_locations or ()) if spec else ()
     paths = [path for folder in folders for path in Path(folder).glob(f"*/lib/lib{name}.so.*")]
@@ -37,7 +38,7 @@ def _number(path: Path) -> int:
 
 @functools.cache
 def load_torch() -> Any:
-    """PyTorch with a GPU. UnavailableError: it is missing."""
+    """The module ``torch``. UnavailableError: PyTorch is missing, or has no GPU."""
     try:
         import torch
     except ImportError as error:

@@ -22,12 +22,12 @@ class Workspace:
     """Device memory for launches on one stream, which run one after the other.
 
     A launch acquires an allocation and returns it when all its kernels are queued. Until then no other launch can use
-    or free it; a later launch that acquires it is queued behind. A failed launch does not return its allocation: flags
-    may be set, so the memory is freed. If memory does not hold a larger allocation, the smaller one that it would have
-    replaced is allocated again, so that launches that did fit still do. Kernels that need a zeroed workspace leave it
-    zeroed, so it is cleared once; other launches use separate allocations.
+    or free the allocation; a later launch that acquires it is queued behind. A failed launch does not return its
+    allocation: flags may be set, so the memory is freed. If a larger allocation does not fit into memory, the smaller
+    one that it would have replaced is allocated again, so that launches that fitted before still fit. Kernels that need
+    a zeroed workspace leave the workspace zeroed, so it is cleared once; other launches use separate allocations.
 
-    ``allocations``: a list to which every allocation is added, so that it is not freed when a larger one replaces it.
+    ``allocations``: a list that keeps every allocation, so that none is freed when a larger one replaces it.
     ``tables``: the device tables of loaded kernels. The kernels hold the references.
     """
 
@@ -38,7 +38,8 @@ class Workspace:
         self._allocations = allocations
 
     def acquire(self, launch: Launch) -> Allocation:
-        """At least ``launch.workspace`` bytes, all zero if ``launch.zeroed``. LaunchError: out of memory."""
+        """An allocation of at least ``launch.workspace`` bytes, all zero if ``launch.zeroed``. LaunchError: out of
+        memory."""
         free = self._free[launch.zeroed]
         smaller: Allocation | None
         try:
@@ -89,7 +90,7 @@ class Workspace:
 
 @dataclass
 class _Graph:
-    """The memory of a captured graph. ``exists``: returns whether the graph, or an instance of it, still exists."""
+    """The memory of a captured graph. ``exists()``: True while the graph, or an instance of the graph, exists."""
 
     exists: Callable[[], bool]
     users: set[Hashable] = field(default_factory=set)
