@@ -1,4 +1,4 @@
-"""What the header of a module says of the device that it is for."""
+"""The lines on the device in the header of a PTX module."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from ptxgen.problem.device import Device
 
 
 class DeviceText:
-    """Kernels for a device, without a plan."""
+    """The base class of kernels that have a device but no plan."""
 
     device: Device
 

@@ -1,4 +1,4 @@
-"""The numbers that follow from a problem and a configuration: the records that all families have in common.
+"""Geometry: the numbers of a kernel that follow from a problem and a configuration, common to all families.
 
 Every number is an integer of one configuration, or a NumPy column with a row for each of many configurations.
 """
@@ -24,7 +24,7 @@ def stores_via_smem(p: KernelProblem, c: Any) -> Any:
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
 class Geometry:
-    """Threads, shared memory, registers and blocks. A family's geometry adds its own numbers."""
+    """Threads, shared memory, registers and blocks of a kernel. A family's geometry adds its own numbers."""
 
     threads: IntOrColumn  #: threads per block
     shared: IntOrColumn  #: bytes of shared memory per block
@@ -36,7 +36,7 @@ class Geometry:
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
 class TileGeometry(Geometry):
-    """The geometry of kernels whose blocks compute tiles of C of M by N, with slices of K."""
+    """The geometry of kernels whose blocks compute tiles of C, with slices of K."""
 
     tiles_m: IntOrColumn  #: tiles of C along M
     tiles_n: IntOrColumn  #: tiles of C along N
@@ -50,7 +50,7 @@ class TileGeometry(Geometry):
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
 class OperandGeometry:
-    """How a block loads A or B."""
+    """Numbers of the global loads of A or B by one block."""
 
     loads: IntOrColumn  #: global loads per K iteration, of all threads of the block
 
@@ -69,7 +69,7 @@ class MultistageGeometry(ThreadLoadGeometry):
     """The geometry of kernels with a pipeline of stages in shared memory that all warps load and multiply."""
 
     bytes: int  #: bytes of an element of A and B in shared memory
-    group: IntOrColumn  #: threads that share K (one of kl groups)
+    group: IntOrColumn  #: threads per thread group; a block has ``kl`` groups, which split K
     stage_bytes: IntOrColumn  #: bytes of a stage of A and B
     part_m: IntOrColumn  #: rows of the smallest part of a tile that a loop of a grouped kernel multiplies
-    part_n: IntOrColumn  #: columns of it
+    part_n: IntOrColumn  #: columns of the smallest such part

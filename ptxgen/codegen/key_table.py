@@ -1,9 +1,9 @@
-"""Numbers of keys: a hash table finds the distinct ones, and each key gets its place among them in ascending order.
+"""Numbers keys: a hash table finds the distinct keys, and each key gets its index in the ascending list of them.
 
-Blocks insert their keys into a table in shared memory first, so that a key that many threads have reaches the table in
-global memory once a block. Both have open addressing: a slot is 0, or a key with another sign bit, which is set by an
-atomic comparison. The key that would be 0 is a flag of its own. New keys of the global table are appended to a list,
-which the host sorts; a binary search in it gives the number of each key.
+Blocks insert their keys into a table in shared memory first, so that a key of many threads is inserted into the table
+in global memory once per block. Both tables have open addressing: a slot is 0 if it is empty, or holds a key with its
+sign bit inverted, stored by compare-and-swap. The key that this would map to 0 has a flag of its own. New keys of the
+global table are appended to a list, which the host sorts; a binary search in the list gives the number of a key.
 """
 
 from __future__ import annotations
@@ -18,20 +18,22 @@ from ptxgen.codegen.vectorized import Mask, ceil_div
 from ptxgen.problem.device import Device
 
 KEYS, TABLE, DISTINCT, COUNTS, NUMBERS = "keys", "table", "distinct", "counts", "numbers"
-MOST_KEYS = 1 << 30  #: fewer are in an array
+MOST_KEYS = 1 << 30  #: an array must have fewer keys
 SLOT_BYTES = 8
-SIGN = 1 << 63  #: the key whose slot would be empty
+SIGN = 1 << 63  #: the key that maps to 0, an empty slot
 
 
 class Inserted(NamedTuple):
-    """Keys that are inserted. ``keys``: their number; ``slots``: of the table, a power of two above twice of it."""
+    """The sizes of a launch that inserts keys. ``keys``: the number of keys; ``slots``: the slots of the table, a power
+    of two greater than twice the keys."""
 
     keys: int
     slots: int
 
 
 class Numbered(NamedTuple):
-    """Keys that get numbers. ``keys``: their number; ``distinct``: that of distinct keys."""
+    """The sizes of a launch that numbers keys. ``keys``: the number of keys; ``distinct``: the number of distinct
+    keys."""
 
     keys: int
     distinct: int
@@ -39,7 +41,7 @@ class Numbered(NamedTuple):
 
 @dataclass(frozen=True)
 class KeyTable(DeviceText):
-    """The kernels for keys of ``bits`` bits. ``signed``: they have a sign."""
+    """The kernels that number keys of ``bits`` bits. ``signed``: True if keys are signed integers."""
 
     bits: int
     signed: bool
@@ -49,11 +51,11 @@ class KeyTable(DeviceText):
     threads: ClassVar[int] = 256
     BLOCK_KEYS: ClassVar[int] = 4096
     BLOCK_SLOTS: ClassVar[int] = 1024
-    PROBES: ClassVar[int] = 8  #: slots of a block's table that are tried
+    PROBES: ClassVar[int] = 8  #: slots of a block's table that are tried for a key before the global table
 
     @property
     def description(self) -> list[str]:
-        """What the kernels compute, for the header of the module."""
+        """The lines of the module's header that say what the kernels compute."""
         return [f"numbers of keys of {self.bits} bits, {'signed' if self.signed else 'unsigned'}, by a hash table"]
 
     @property
@@ -73,16 +75,16 @@ class KeyTable(DeviceText):
 
     @staticmethod
     def scratch(count: int) -> dict[str, int]:
-        """The bytes of the table and the list for so many keys."""
+        """The scratch arrays for ``count`` keys (table, list, counters), with their bytes."""
         return {TABLE: 8 * KeyTable.slots(count), DISTINCT: 8 * count, COUNTS: 8}
 
     @staticmethod
     def slots(count: int) -> int:
-        """The slots of the table for so many keys."""
+        """The number of slots of the global table for ``count`` keys."""
         return 1 << (2 * max(count, 1)).bit_length()
 
     def clear(self, count: int) -> tuple[Step, ...]:
-        """The steps before keys are inserted. ``count``: of all keys."""
+        """The steps that clear the table and the counters. ``count``: the number of keys."""
         sizes = self.scratch(count)
         return tuple(Step("", (sizes[name], 1, 1), arguments=(("u64", name),)) for name in (TABLE, COUNTS))
 
@@ -101,7 +103,7 @@ class KeyTable(DeviceText):
 
     @property
     def compared_type(self) -> str:
-        """The PTX type of distinct keys."""
+        """The PTX type in which distinct keys are compared."""
         return "s64" if self.signed else "u64"
 
     block_slot_mask = Mask("BLOCK_SLOTS")
@@ -112,5 +114,6 @@ class KeyTable(DeviceText):
 
     @property
     def cleared_slots(self) -> range:
-        """The offsets of the slots of the block's table that a thread clears, from its first."""
+        """The byte offsets of the slots of the block's table that a thread clears, relative to the thread's first
+        slot."""
         return range(0, self.block_table_bytes, SLOT_BYTES * self.threads)

@@ -1,4 +1,4 @@
-"""Sums over k of listed pairs of rows: what their kernels share."""
+"""The common base of kernels that compute sums over k for a list of pairs (i, j) of rows."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from ptxgen.lowering.algebra import InnerExpression, Scalar
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
 
-#: the arrays of the list: i, j, each of 32 bits, and their number, of 64 bits
+#: the arrays of the list of pairs: i and j, of 32 bits each, and the number of pairs, of 64 bits
 PAIRS = ("pairs_i", "pairs_j", "pair_count")
-ROOM = Scalar("pair_room", "u64")  #: elements of the list; if there are more pairs, the kernel computes none
+ROOM = Scalar("pair_room", "u64")  #: capacity of the list; if there are more pairs, the kernel computes none
 
 
 class Launched(NamedTuple):
-    """What a launch computes. ``p``: its problem; ``sink_offset``: of a workspace, which no sink here has."""
+    """A launch. ``p``: its problem; ``sink_offset``: 0, because these sinks have no workspace."""
 
     p: KernelProblem
     sink_offset: int = 0
@@ -29,17 +29,18 @@ class Launched(NamedTuple):
 
 @dataclass(frozen=True)
 class ListedPairs(DeviceText):
-    """Kernels for problems like ``problem``: sums of f32 of rows of operands that are K-major."""
+    """The base class of kernels of listed pairs. ``problem``: a problem of their class: sums in f32 of K-major
+    operands."""
 
     problem: KernelProblem
     device: Device
 
     threads: ClassVar[int] = 256
-    unrolled: ClassVar[int] = 4  #: loads of each operand in flight
+    unrolled: ClassVar[int] = 4  #: loads of each operand that are in flight
 
     @property
     def vec(self) -> int:
-        """Elements of an access to A and to B."""
+        """The number of elements of one access to A or B."""
         return int(min(4, *(x.access.vec for x in self.problem.operands)))
 
     @property
@@ -52,7 +53,7 @@ class ListedPairs(DeviceText):
 
     @cached_property
     def _reducer(self) -> ExpressionReducer | None:
-        """The reducer of a step that is no product."""
+        """The reducer of the step; None: the step is a product."""
         if not isinstance(self.problem.algebra, InnerExpression):
             return None
         return ExpressionReducer(self.problem, Arithmetic.of(self.problem), self.device.sm)
@@ -63,7 +64,7 @@ class ListedPairs(DeviceText):
         return [] if self._reducer is None else self._reducer.step_temporaries
 
     def step(self, total: str, a: str, b: str) -> list[str]:
-        """The instructions that add the step of ``a`` and ``b`` to ``total``."""
+        """The instructions that add the step of the elements ``a`` and ``b`` to ``total``; all three are registers."""
         pattern = "fma.rn.f32 {0}, {1}, {2}, {0};"
         if (reducer := self._reducer) is not None:
             pattern = reducer.step_pattern([reducer.algebra.a, reducer.algebra.b])

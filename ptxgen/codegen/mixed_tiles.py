@@ -1,4 +1,4 @@
-"""The plan of one kernel for items with different tiles."""
+"""The plan of one kernel whose items have tiles of different sizes."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ Ints = NDArray[np.int64]
 
 
 class MixedTiles(Plan):
-    """One kernel with a body for each of several tiles. It has the threads of the largest body; the surplus threads
-    exit at the start of a body that has fewer. ``most_registers``: per thread, of the kernel."""
+    """The plan of one kernel with a body for each tile size. The kernel has the threads of the largest body; surplus
+    threads exit at the start of a smaller body. ``most_registers``: the limit of registers per thread."""
 
     kernel = "kernel/mixed_tiles.mako"
 
@@ -42,7 +42,7 @@ class MixedTiles(Plan):
         assert isinstance(first.scheduler, TileTableScheduler)
         self.scheduler: TileTableScheduler = first.scheduler
         self.parameters = first.parameters
-        self.schedule = first.scheduler.schedule  #: of the command in the header
+        self.schedule = first.scheduler.schedule  #: the option ``--schedule`` of the command in the header
         self.c = first.c
 
     @property
@@ -79,18 +79,18 @@ class MixedTiles(Plan):
         return f"{super().command.rpartition(' --config')[0]} --schedule {self.schedule}"
 
     def with_schedule(self, schedule: str) -> MixedTiles:
-        """The same kernel, whose header has the command of this schedule."""
+        """The plan of the same kernel, with another schedule in the command of its header."""
         plan = copy(self)
         plan.schedule = schedule
         vars(plan).pop("command", None)
         return plan
 
     def shared_of(self, tiles: Ints) -> int:
-        """Bytes of dynamic shared memory of a launch in which these tiles occur."""
+        """Bytes of dynamic shared memory of a launch. ``tiles``: the index of each item's tile size."""
         return max((self._bodies[int(t)].shared for t in np.unique(tiles)), default=0)
 
     def step(self, extents: Ints, tiles: Ints) -> Step:
-        """The launch of a list with at least one tile. Its table is an argument that the caller supplies. ``tiles``:
-        the number of the tile of each item."""
+        """The launch for a list of items with at least one tile; the caller supplies the descriptor table as an
+        argument. ``tiles``: the index of each item's tile size."""
         grid, rows = self.scheduler.grid_of(extents, tiles), self.parameters.rows.by_name
         return Step(self.entry, grid, (self.threads, 1, 1), self.shared_of(tiles), rows)

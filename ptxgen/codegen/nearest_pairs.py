@@ -1,10 +1,10 @@
-"""The best of the listed pairs of each row: sums over k in the order of k, of which the least or greatest, and the
-first of equal ones, is the result of the row.
+"""Kernels that find the best of the listed pairs of each row: the least or greatest sum over k, and the first of equal
+ones.
 
-A thread computes one sum after the other. The number of pairs is in device memory, so that an earlier kernel may have
-listed them. A pair becomes a record of 64 bits, its value above its column, both so that better ones are greater; the
-greatest record of a row is found by atomic instructions, so results do not depend on timing. A second kernel writes
-the results.
+Each thread computes whole sums, in the order of k. The number of pairs is in device memory, because an earlier kernel
+may list them. A pair becomes a record of 64 bits: the value in the upper half, the column in the lower, both encoded so
+that better ones are greater. Atomic max finds the greatest record of a row, so results do not depend on timing. A
+second kernel writes the results.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from ptxgen.lowering.states import POSITIONS
 
 RECORDS = "row_records"
 RECORD_BYTES = 8
-GREATEST = ("max", "argmax")  #: the reductions whose results are greatest values
+GREATEST = ("max", "argmax")  #: the reductions that find greatest values
 
 
 @dataclass(frozen=True)
 class NearestPairs(ListedPairs):
-    """The kernels for problems like ``problem``: sums of f32 of operands that are K-major, whose sink reduces rows by
-    min, max, argmin or argmax."""
+    """The kernels that reduce the listed pairs of each row by min, max, argmin or argmax. ``problem``: a problem of
+    their class: sums in f32 of K-major operands."""
 
     kernel: ClassVar[str] = "kernel/nearest_pairs.mako"
-    BLOCKS: ClassVar[int] = 8  #: on each multiprocessor
+    BLOCKS: ClassVar[int] = 8  #: the most blocks per multiprocessor
 
     @property
     def sink(self) -> RowReduce:
@@ -47,11 +47,11 @@ class NearestPairs(ListedPairs):
 
     @property
     def description(self) -> list[str]:
-        """What the kernels compute, for the header of the module."""
+        """The lines of the module's header that say what the kernels compute."""
         return [f"{self.sink.op} of listed pairs, f32, accesses of {self.vec} elements"]
 
     def roundings(self, k: int) -> int:
-        """Roundings of a sum over ``k`` along the longest path from a step."""
+        """The most roundings that a term of a sum of ``k`` terms is subject to."""
         return k
 
     # ---- registers and instructions
@@ -63,7 +63,7 @@ class NearestPairs(ListedPairs):
 
     @cached_property
     def tiles(self) -> tuple[Tile, Tile]:
-        """The registers of A and of B."""
+        """The registers of loaded elements of A and of B."""
         return Tile("a_load", "f32", (self.unrolled, self.vec)), Tile("b_load", "f32", (self.unrolled, self.vec))
 
     @property
@@ -73,7 +73,7 @@ class NearestPairs(ListedPairs):
 
     @property
     def last_step(self) -> list[str]:
-        """The instructions of the step of one element."""
+        """The instructions of the step of one element, for the remainder of k."""
         return self._step(0, 0)
 
     def _step(self, u: int, n: int) -> list[str]:
@@ -82,13 +82,13 @@ class NearestPairs(ListedPairs):
 
     @property
     def loads(self) -> list[tuple[str, str, int]]:
-        """The triples (registers of A, registers of B, offset) of the loads in flight."""
+        """For each load in flight: the registers of A, the registers of B, and the byte offset."""
         a, b = self.tiles
         return [(a[u, :], b[u, :], u * self.vec * 4) for u in range(self.unrolled)]
 
     @property
     def step_elements(self) -> int:
-        """Elements of k of all loads in flight."""
+        """The number of elements along k of all loads in flight."""
         return self.unrolled * self.vec
 
     @property
@@ -97,7 +97,7 @@ class NearestPairs(ListedPairs):
 
     @property
     def step_mask(self) -> int:
-        """What rounds K down to whole steps."""
+        """The bit mask that rounds K down to a multiple of ``step_elements``."""
         return -self.step_elements & 0xFFFFFFFF
 
     @property
@@ -107,7 +107,7 @@ class NearestPairs(ListedPairs):
 
     @property
     def stores_index(self) -> bool:
-        """True if results are columns."""
+        """True if results are indices of columns."""
         return self.sink.op in POSITIONS
 
     @property
@@ -119,7 +119,7 @@ class NearestPairs(ListedPairs):
 
     @property
     def rows(self) -> ParameterList:
-        """The parameters of the first kernel."""
+        """The parameters of the kernel that computes pairs."""
         return ParameterList(
             [
                 given("u64", *(x.name for x in self.problem.operands), *PAIRS, RECORDS),
@@ -130,7 +130,7 @@ class NearestPairs(ListedPairs):
         )
 
     def steps(self, p: KernelProblem, pairs: int) -> tuple[Step, ...]:
-        """The steps that compute ``p``, for a list of at most so many pairs."""
+        """The steps that compute ``p``. ``pairs``: the capacity of the list of pairs."""
         blocks = max(1, min(self.device.sms * self.BLOCKS, ceil_div(pairs, self.threads)))
         block, x = (self.threads, 1, 1), Launched(p)
         arguments: Any = self.rows.arguments(x)

@@ -18,7 +18,8 @@ NAMES = ("rows", "depth", "ld", "pitch", "chunks")
 
 @dataclass(frozen=True)
 class PackBits(Preparation):
-    """The words of a matrix of bytes, whose rows follow each other: ceil(columns / 32) words of each."""
+    """The preparation that packs a matrix of bytes into words: ceil(columns / 32) words per row, rows contiguous.
+    ``way``: how a block packs."""
 
     way: PackedBits
 
@@ -39,8 +40,8 @@ class PackBits(Preparation):
         return ParameterList([given("u64", "X", "W"), Parameters("u32", NAMES, lambda x: x)])
 
     def step(self, rows: int, columns: int, ld: int) -> Step:
-        """The launch for a matrix: its arrays are X, the bytes, and W, the words. ``ld``: bytes from one row, or
-        column, to the next."""
+        """The launch for a matrix, with the arrays X (bytes) and W (words). ``ld``: bytes from one row of X to the
+        next, or from one column to the next."""
         words = int(ceil_div(columns, BITS))
         chunks = self.way.across(words) if self.way.kmajor else int(ceil_div(rows, self.way.columns))
         numbers = (rows, columns, ld, words, chunks)

@@ -1,8 +1,8 @@
-"""Sums of listed pairs: for each pair (i, j) of a list, the sum over k of the step of A[i,k] and B[j,k], as their
-product or the square of their difference, which a sink takes.
+"""The kernel that computes, for each pair (i, j) of a list, the sum over k of the step of A[i,k] and B[j,k] (for
+example their product), and passes the sums to a sink.
 
-A warp adds one sum after the other, with a part of k in each lane, and keeps one for each of its lanes; then the lanes
-give them to the sink together. The number of pairs is in device memory, so that an earlier kernel may have listed them.
+A warp computes 32 sums one after the other, with a part of k in each lane, and keeps one sum in each lane; then the
+lanes pass them to the sink together. The number of pairs is in device memory, because an earlier kernel may list them.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ from ptxgen.lowering.sink import SelectValues
 
 
 class Sums(NamedTuple):
-    """The registers of the sums that the sink takes."""
+    """The registers of the sums that are passed to the sink."""
 
     vector: Tile
 
 
 @dataclass(frozen=True)
 class PairProducts(ListedPairs):
-    """The kernel for problems like ``problem``: sums of f32 whose step is 0 for two zeros, of operands that are
-    K-major, and whose sink selects values."""
+    """The kernel of sums of listed pairs. ``problem``: a problem of its class: sums in f32 of K-major operands, a step
+    that is 0 for two zeros, and a sink that selects values."""
 
     kernel: ClassVar[str] = "kernel/pair_products.mako"
-    BLOCKS: ClassVar[int] = 4  #: on each multiprocessor
+    BLOCKS: ClassVar[int] = 4  #: the most blocks per multiprocessor
 
     def __post_init__(self) -> None:
         p = self.problem
@@ -57,11 +57,11 @@ class PairProducts(ListedPairs):
 
     @property
     def description(self) -> list[str]:
-        """What the kernel computes, for the header of the module."""
+        """The lines of the module's header that say what the kernel computes."""
         return [f"products of listed pairs, f32, accesses of {self.vec} elements", f"sink {self.problem.sink.template}"]
 
     def roundings(self, k: int) -> int:
-        """Roundings of a sum over ``k`` along the longest path from a product."""
+        """The most roundings that a term of a sum of ``k`` terms is subject to."""
         lane: int = ceil_div(k, WARP)
         return lane + self.vec + 6
 
@@ -81,7 +81,7 @@ class PairProducts(ListedPairs):
 
     @cached_property
     def tiles(self) -> tuple[Tile, Tile, Tile]:
-        """The registers of A, of B and of the parts of a sum."""
+        """The registers of loaded elements of A, of those of B, and of the parts of a lane's sum."""
         loads = (self.unrolled, self.vec)
         return Tile("a_load", "f32", loads), Tile("b_load", "f32", loads), Tile("lane_sum", "f32", (self.vec,))
 
@@ -107,7 +107,7 @@ class PairProducts(ListedPairs):
 
     @property
     def rows(self) -> ParameterList:
-        """The parameters."""
+        """The parameters of the kernel."""
         return ParameterList(
             [
                 given("u64", *(x.name for x in (*self.problem.operands, *self.problem.outputs))),
@@ -122,7 +122,7 @@ class PairProducts(ListedPairs):
         )
 
     def steps(self, p: KernelProblem, pairs: int) -> tuple[Step, ...]:
-        """The steps that compute ``p``, for a list of at most so many pairs."""
+        """The steps that compute ``p``. ``pairs``: the capacity of the list of pairs."""
         blocks = max(1, min(self.device.sms * self.BLOCKS, ceil_div(pairs, self.warps)))
         resets = (Step("", (x.bytes, 1, 1), arguments=(("u64", x.array),)) for x in p.sink.resets)
         arguments: Any = self.rows.arguments(Launched(p))
@@ -130,5 +130,5 @@ class PairProducts(ListedPairs):
 
     @property
     def warp_elements(self) -> int:
-        """Elements of k that a warp loads at once."""
+        """The number of elements along k that a warp loads at once."""
         return WARP * self.vec

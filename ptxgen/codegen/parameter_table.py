@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-#: pattern of names -> meaning, of the parameters that several families have
+#: pattern of parameter names -> meaning, for the parameters of several families
 COMMON = {
     "[ABC]": "address",
     "W": "address of the workspace, a multiple of 256; not read if the launch needs none",
@@ -39,8 +39,9 @@ COMMON = {
 
 
 def parameter_table(names: Iterable[str], own: Mapping[str, str]) -> list[str]:
-    """One line for each group of adjacent parameters with one meaning: ``M, N, K: extent``. ``own``: the meanings of a
-    family's parameters, as ``COMMON``. A name without a meaning is listed without one."""
+    """The lines of the table, one for each group of adjacent parameters with the same meaning: ``M, N, K: extent``.
+    ``own``: the meanings of a family's own parameters, in the form of ``COMMON``. Parameters without a known meaning
+    are listed by name."""
     groups: list[tuple[str, list[str]]] = []
     for name in names:
         meaning = next((m for table in (own, COMMON) for p, m in table.items() if re.fullmatch(p, name)), "")

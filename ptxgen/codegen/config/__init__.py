@@ -1,1 +1,1 @@
-"""What a family declares: axes, configurations and their text forms, the row of a rule."""
+"""Axes, configurations and their text forms, and rules: what a kernel family declares."""

@@ -1,4 +1,4 @@
-"""Axes: the tuning parameters of configurations, one record each, and those that families have in common.
+"""Axes: the tuning parameters of configurations. ``COMMON`` has the axes that several families use.
 
 The first eight carry the paper's names (Tillet & Cox, SC'17, section 3.2, figure 3).
 """
@@ -29,11 +29,12 @@ NATURAL, BY_LENGTH = 0, 1
 class Axis:
     """A tuning parameter.
 
-    ``default``: its value unless a configuration sets it; ``meaning``: one line for the reference; ``values``: those
-    that the search visits; ``symbol``: the paper's; ``refined``: the model cannot see its effect, so the tuner times
-    its values on the hardware, around the best few configurations; ``words``: the text form of the values 0, 1, …;
-    empty: the axis is a number. Values outside ``least`` to ``most`` are illegal; ``power_of_two``: so are others.
-    ``feature``: whether models are trained on the axis unless told otherwise.
+    ``default``: the value unless a configuration sets another; ``meaning``: one line for the reference; ``values``: the
+    values that the search visits; ``symbol``: the paper's name; ``refined``: the model cannot predict the effect of the
+    axis, so the tuner times its values on the hardware, around the best few configurations; ``words``: the text forms
+    of the values 0, 1, …; empty: the text form is a number. ``least``, ``most``: the range of legal values;
+    ``power_of_two``: legal values must be powers of two; ``feature``: True if models are trained on the axis by
+    default.
     """
 
     name: str
@@ -50,22 +51,22 @@ class Axis:
 
     @property
     def counts(self) -> bool:
-        """True if the axis is a positive number, whose logarithm is a feature of models."""
+        """True if the values of the axis are positive numbers, so that models use their logarithm as a feature."""
         return self.default > 0 and self.least != 0 and not self.words
 
     def is_power_of_two(self, number: Any) -> Any:
-        """True if a number, or each of a column, is a power of two, if it must be."""
+        """True if ``number``, or each number of a column, is a power of two, or need not be one."""
         return (number > 0) & (number & (number - 1) == 0) if self.power_of_two else True
 
     def in_range(self, number: Any) -> Any:
-        """True if a number, or each of a column, is from ``least`` to ``most``."""
+        """True if ``number``, or each number of a column, is from ``least`` to ``most``."""
         least, most = (0, len(self.words) - 1) if self.words else (self.least, self.most)
         above = True if least is None else number >= least
         return above if most is None else above & (number <= most)
 
     @property
     def domain(self) -> str:
-        """The legal values, in words."""
+        """The text that describes the legal values, for messages."""
         if self.words:
             return ", ".join(self.words)
         number = "a power of two" if self.power_of_two else "an integer"
@@ -81,7 +82,7 @@ class Axis:
         return str(self.value(number))
 
     def parse(self, text: str) -> int:
-        """The value that ``text`` names. ConfigError: it names none."""
+        """The number that ``text`` stands for. ConfigError: ``text`` is no value of the axis."""
         if text in self.words:
             return self.words.index(text)
         if self.words:
@@ -138,8 +139,8 @@ _PDL = (
     " it has started (on_start), or when it exits and belongs to the same call (within_launch)"
 )
 
-#: the axes that code outside a family may read, by name. A configuration of a family that does not have one reads its
-#: default.
+#: the axes, by name, that code outside a family may read; a configuration whose family lacks such an axis gives its
+#: default
 COMMON = {
     a.name: a
     for a in (
@@ -200,12 +201,12 @@ COMMON = {
 
 
 def common(name: str, values: tuple[int, ...] = (), meaning: str = "", **domain: Any) -> Axis:
-    """The common axis ``name`` as a family has it: the values that its search visits, its own meaning, if that is more
-    exact, and its own domain (``least``, ``most``, ``power_of_two``), if it has another."""
+    """The common axis ``name`` for one family. ``values``: the values that the search visits; ``meaning``: a more exact
+    meaning; ``domain``: other values of ``least``, ``most`` and ``power_of_two``."""
     axis = COMMON[name]
     return replace(axis, values=values, meaning=meaning or axis.meaning, **domain)
 
 
 def searched(axes: Sequence[Axis]) -> dict[str, tuple[int, ...]]:
-    """The values that a search visits, of the axes that it visits."""
+    """For each axis that the search visits: its name and the visited values."""
     return {a.name: a.values for a in axes if a.values}

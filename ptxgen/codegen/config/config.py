@@ -1,6 +1,6 @@
-"""Configurations: the values of one family's axes, their text form, and many of them as columns.
+"""Configurations: the values of one family's axes, their text form, and columns of many configurations.
 
-Each family declares its axes (``ptxgen.codegen.config.axes``); a configuration holds those and no others.
+Each family declares its axes (``ptxgen.codegen.config.axes``); a configuration has a value for each of these axes.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ from ptxgen.errors import ConfigError, InputError
 #: names of the registered families; columns hold a family's index in this list
 FAMILIES: list[str] = []
 
-#: every axis that a registered family has, by name, and the common ones
+#: all axes by name: the common ones and those of registered families
 AXIS: dict[str, Axis] = dict(COMMON)
 
 _classes: dict[str, type[Config]] = {}
 
-WORDS_MOST = 1 << 10  #: words of an axis that are kept
+WORDS_MOST = 1 << 10  #: limit of cached words per axis
 
 
 class _Words(dict[int, str]):
-    """The words ``name=value`` of one axis by number, kept because databases have hundreds of thousands of texts."""
+    """Number -> the word ``name=value`` of one axis, cached because databases have hundreds of thousands of texts."""
 
     def __init__(self, axis: Axis) -> None:
         self.axis = axis
@@ -58,7 +58,7 @@ class _Words(dict[int, str]):
 
 
 class _Numbers(dict[str, int]):
-    """The numbers of one axis by the words of ``_Words``. KeyError: it is no such word."""
+    """Word of ``_Words`` -> number, for one axis. KeyError: the key is no such word."""
 
     def __init__(self, axis: Axis) -> None:
         self.axis = axis
@@ -76,12 +76,12 @@ class _Numbers(dict[str, int]):
 
 
 class Config:
-    """Tunable integers: how a problem is computed. In ``Config(family="wgmma", ml=128)`` the other axes have their
-    defaults; the default of ``family`` is the first family.
+    """A configuration: a family and an integer for each of its axes. In ``Config(family="wgmma", ml=128)`` the other
+    axes have their defaults; the default of ``family`` is the first family.
 
-    Each family has a subclass, a frozen dataclass with a field for each of its axes, with the methods of this class:
-    to compile some for each family takes time at each start. A common axis that the family does not have reads as its
-    default. Configurations are ordered by family, then by their axes.
+    Each family has a subclass, a frozen dataclass with a field for each of its axes. The methods are defined here,
+    because generating methods for each family would take time at every start. A common axis that the family lacks reads
+    as its default. Configurations are ordered by family, then by their axes.
     """
 
     family: str
@@ -120,26 +120,27 @@ class Config:
         return parse_config, (self.full_text(),)
 
     def __str__(self) -> str:
-        """``family=simt ms=8 …``: the family, the paper's axes, and the others that are not at their default."""
+        """The text ``family=simt ms=8 …``: the family, the paper's axes, and all other axes that differ from their
+        default."""
         shown = (a for a in self.axes if a.symbol or getattr(self, a.name) != a.default)
         return " ".join((f"family={self.family}", *(f"{a.name}={a.text(getattr(self, a.name))}" for a in shown)))
 
     def full_text(self) -> str:
-        """The family and every axis as ``name=value``."""
+        """The text with the family and every axis as ``name=value``."""
         values = vars(self)
         known = zip(self.names, self.words, strict=True)
         return " ".join([f"family={self.family}", *[words[values[name]] for name, words in known]])
 
     def replace(self, **changes: int) -> Config:
-        """The same with some axes at other values."""
+        """A copy of the configuration with other values of some axes."""
         return type(self)(**{**vars(self), **changes})
 
     def numbers(self) -> tuple[int, ...]:
-        """The value of every axis."""
+        """The number of every axis, in the order of the family's axes."""
         return tuple(getattr(self, name) for name in self.names)
 
     def items(self) -> Iterator[tuple[str, int]]:
-        """Every axis with its number."""
+        """Pairs of name and number, one for each axis."""
         return ((name, getattr(self, name)) for name in self.names)
 
     def values(self) -> dict[str, int | str]:
@@ -148,8 +149,8 @@ class Config:
 
 
 def declare(family: str, axes: Sequence[Axis]) -> None:
-    """Makes the configurations of a family. InputError: two axes have one name, or a family has an axis of this name
-    with another default or other words."""
+    """Makes the configuration class of a family. InputError: two axes have one name, or another family has an axis of
+    the same name with another default or other words."""
     names = tuple(a.name for a in axes)
     for a in axes:
         known = AXIS.get(a.name, a)
@@ -170,7 +171,7 @@ def declare(family: str, axes: Sequence[Axis]) -> None:
 
 
 def retract(family: str) -> None:
-    """Undoes ``declare``."""
+    """Removes the configuration class that ``declare`` made, and the axes that no other family has."""
     FAMILIES.remove(family)
     own = _classes.pop(family).names
     used = {*COMMON, *(name for c in _classes.values() for name in c.names)}
@@ -180,12 +181,12 @@ def retract(family: str) -> None:
 
 
 def default_family() -> str:
-    """The family of configurations that do not name one: the first."""
+    """The first family, which configurations without ``family`` belong to."""
     return family_names()[0]
 
 
 def family_names() -> list[str]:
-    """The registered families."""
+    """The names of the registered families."""
     plugins.load()
     return FAMILIES
 
@@ -215,7 +216,7 @@ def _unknown_axis(name: str, family: str) -> ConfigError:
 
 
 def config_of_full_text(text: str) -> Config | None:
-    """The configuration whose ``full_text()`` is ``text``. None: there is none."""
+    """The configuration whose ``full_text()`` is ``text``. None: no configuration has this text."""
     family, *words = text.split(" ")
     config_class = _classes.get(family.removeprefix("family="))
     if config_class is None or len(words) != len(config_class.names) or not family.startswith("family="):
@@ -230,7 +231,7 @@ def config_of_full_text(text: str) -> Config | None:
 
 
 def parse_config(text: str) -> Config:
-    """The configuration that ``text`` (``family=mma ms=32 …``) names; axes left out take their defaults.
+    """The configuration that ``text`` (``family=mma ms=32 …``) describes; omitted axes have their defaults.
 
     ConfigError: an unknown axis or value; the message names the closest known one, or the family that has the axis.
     """
@@ -255,14 +256,14 @@ def parse_config(text: str) -> Config:
 
 @lru_cache(maxsize=1 << 10)
 def _repeated(number: int, length: int) -> NDArray[np.int64]:
-    """A read-only column of one number, without the memory of one; ``np.broadcast_to`` takes longer."""
+    """A read-only column that repeats one number without storing the copies; ``np.broadcast_to`` is slower."""
     return np.ndarray((length,), np.int64, np.int64(number).tobytes(), strides=(0,))
 
 
 class Columns:
-    """Many configurations at once: an axis is a NumPy column. Reads like a ``Config``; ``family`` is a column of
-    indices in FAMILIES. An axis without a column has its default in every row, and so has one that a row's family
-    lacks."""
+    """Many configurations, one a row, with a NumPy column for each axis. Code reads the axes as those of a ``Config``;
+    ``family`` is a column of indices in FAMILIES. An axis has its default in every row if it has no column, and in the
+    rows whose family lacks it."""
 
     def __init__(self, columns: dict[str, NDArray[np.int64]], length: int | None = None) -> None:
         if unknown := sorted(columns.keys() - AXIS.keys() - {"family"}):
@@ -285,12 +286,12 @@ class Columns:
         return _repeated(AXIS[name].default if name != "family" else 0, self.length)
 
     def take(self, rows: NDArray[Any]) -> Columns:
-        """The rows that a mask or a list of indices picks."""
+        """The selected rows. ``rows``: a mask or an array of indices."""
         picked = {n: v[rows] for n, v in self.columns.items()}
         return Columns(picked, int(rows.sum()) if rows.dtype == bool else len(rows))
 
     def numbers(self, i: int) -> dict[str, int]:
-        """The values of one row in the columns."""
+        """The values of row ``i``, by name of the column."""
         return {n: int(v[i]) for n, v in self.columns.items()}
 
     def row(self, i: int) -> Config:
@@ -315,7 +316,7 @@ class Columns:
 
     @classmethod
     def product(cls, values: dict[str, Any]) -> Columns:
-        """Every combination of the given values."""
+        """All combinations of the given values, one a row. ``values``: the values of each axis, by name."""
         grids = np.meshgrid(*(np.asarray(v, np.int64) for v in values.values()), indexing="ij")
         return cls({n: g.ravel() for n, g in zip(values, grids, strict=True)}, grids[0].size)
 
@@ -326,8 +327,8 @@ class Columns:
 
 
 def config_of(code: int, values: dict[str, int]) -> Config:
-    """The configuration of the family at ``code`` in FAMILIES with these values; other
-    values are ignored."""
+    """The configuration of the family with index ``code`` in FAMILIES. ``values``: the values of axes, by name; names
+    that are no axis of the family are ignored."""
     config_class = _class(family_names()[code])
     return config_class(**{name: values[name] for name in config_class.names if name in values})
 

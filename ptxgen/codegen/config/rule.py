@@ -1,4 +1,4 @@
-"""One row of the rule table."""
+"""The record of a rule."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from ptxgen.problem.device import Device
 
 @dataclass(frozen=True)
 class Rule:
-    """A condition of every legal configuration.
+    """A condition that every legal configuration meets.
 
-    ``holds(p, c, g, d)``: a bool, or a column of them, where ``g`` is the family's geometry (None: the rule needs
-    none). ``message``: a format over p, c, g and d that names both numbers, or a function of them. ``family``: the
-    only family that the rule is for; empty: all. ``registry.register`` sets it. ``tiles``: a common rule that holds for
-    families with tiles alone (``TileFamily``).
+    ``holds(p, c, g, d)``: a bool, or a column of bools, for a kernel problem, a configuration, the family's geometry
+    (None: the rule needs none) and a device; ``message``: a format string with p, c, g and d, or a function of them,
+    for the error; ``family``: the only family that the rule is for; empty: all (``registry.register`` sets it);
+    ``tiles``: True if a common rule is for families with tiles (``TileFamily``) only.
     """
 
     name: str
@@ -27,5 +27,5 @@ class Rule:
     tiles: bool = False
 
     def worded(self, p: KernelProblem, c: Any, g: Any, d: Device) -> str:
-        """The message for a point that breaks the rule."""
+        """The error message for a problem and a configuration that break the rule."""
         return self.message.format(p=p, c=c, g=g, d=d) if isinstance(self.message, str) else self.message(p, c, g, d)

@@ -1,1 +1,1 @@
-"""Groups of products in one launch: the descriptor table, the kernel that makes it, the scheduler of its tiles."""
+"""Groups of products in one launch: the descriptor table, the kernel that writes the table, and tile schedulers."""

@@ -1,4 +1,4 @@
-"""The descriptor table of a group: what blocks read of each item."""
+"""The descriptor table of a group, from which blocks read the addresses and extents of items."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ from ptxgen.lowering.table import Table
 
 Words = NDArray[np.uint32]
 
-#: of stream-K, in K iterations: the cost of beginning and storing a tile; the least part of a tile; the least mean
-#: share, unless there are more tiles
+#: numbers of stream-K, in K iterations: the cost of starting and storing a tile; the least part of a tile in a share;
+#: the least mean share of a block, unless there are more tiles
 TILE_ITERATIONS, LEAST_PART, LEAST_SHARE = 2, 2, 4
 HEADER = 16  #: bytes before the first tiles: the tile counter and the number of tiles
 EPILOGUE_AT = 88  #: offset of the addresses of epilogue operands in a descriptor
 
-#: the fields of a descriptor, each with its offset: addresses relative to A, B and C, extents, leading dimensions;
-#: ``start``: where a jagged item begins, else 0; ``k_slice``: the length of a slice of K
+#: field of a descriptor -> (NumPy type, offset in bytes). ``a``, ``b``, ``c``: addresses relative to A, B and C;
+#: ``first``: number of the item's first tile; ``item``: index of the item; ``start``: first index of a jagged item,
+#: else 0; ``k_slice``: length of a slice of K
 _FIELDS = {
     "a": ("u8", 0),
     "b": ("u8", 8),
@@ -50,14 +51,15 @@ _NUMBERS = {"f32": "f4", "f64": "f8", "s32": "i4"}
 class DescriptorTable:
     """The layout of a table in device memory that describes each item to the blocks.
 
-    ``ml``, ``nl``: the tile of a block, or of the blocks of each item; ``scalar_type``: the type of alpha and beta;
-    ``operands``: the operands of the epilogue; ``u``: the depth of an iteration, ``kg``: slices of the longest K;
-    ``sms``: multiprocessors, ``resident``: blocks that one of them runs at once; ``stream``: whether blocks have shares
-    of K iterations. The table has the tile counter, which
-    launches leave zero, the number of tiles, the first tile of each item, then the descriptors, in the order in which
-    items are computed, and a counter for each tile of several slices, which launches leave zero, too. Every slice of a
-    tile is a tile of its own. With ``stream``, numbers of tiles are those of K iterations, and the shares of the blocks
-    precede the counters, one for each block.
+    ``ml``, ``nl``: the tile of a block, or columns with the tile of each item; ``scalar_type``: the type of alpha and
+    beta; ``operands``: the operands of the epilogue; ``u``: the depth of an iteration; ``kg``: the number of slices of
+    the longest K; ``sms``: multiprocessors; ``resident``: blocks that run at once on a multiprocessor; ``stream``: True
+    for stream-K.
+
+    The table consists of the tile counter, the number of tiles, the number of the first tile of each item, the
+    descriptors in the order in which items are computed, and one counter for each tile that several slices compute.
+    Launches leave all counters zero. Every slice of a tile counts as a tile. With ``stream``, K iterations are counted
+    in place of tiles, and the shares of the blocks precede the counters.
     """
 
     ml: IntOrColumn
@@ -75,21 +77,21 @@ class DescriptorTable:
         return -(-(EPILOGUE_AT + 8 * len(self.operands)) // 16) * 16
 
     def descriptors_at(self, items: int) -> int:
-        """The offset of the descriptors."""
+        """The offset of the descriptors in the table, in bytes."""
         return HEADER + -(-items // 4) * 16
 
     def bytes(self, items: int, more: int = 0) -> int:
-        """``more``: words that follow the descriptors: counters, and shares."""
+        """The size of the table in bytes. ``more``: words of counters and shares, which follow the descriptors."""
         return self.descriptors_at(items) + items * self.descriptor_bytes + 4 * more
 
     def k_slices(self, extents: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The length of a slice of each item, and its slices of K. Only the last slice of an item is shorter."""
+        """The length of a slice of K, and the number of slices, of each item. Only the last slice may be shorter."""
         k = extents[:, 2]
         count = np.maximum(-(-k // slice_length(int(k.max(initial=0)), self.u, self.kg)), 1)
         return np.maximum(-(-k // (count * self.u)), 1) * self.u, count
 
     def split_tiles(self, extents: NDArray[np.int64]) -> int:
-        """Tiles of items that have several slices: they are the first ones."""
+        """The number of tiles of all items with several slices. These tiles have the first numbers."""
         if self.kg == 1:
             return 0
         tiles = -(-extents[:, 0] // self.ml) * -(-extents[:, 1] // self.nl)
@@ -97,11 +99,12 @@ class DescriptorTable:
         return int((tiles * slices)[slices > 1].sum())
 
     def order(self, extents: NDArray[np.int64], tiles: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The items in the order in which blocks compute them: those with the longest K first. ``tiles``: of each item.
+        """The indices of the items in the order in which blocks compute them: the longest K first. ``tiles``: the
+        number of tiles of each item.
 
-        The blocks of a multiprocessor begin with the tiles of one number modulo ``sms``. Every second round of such
-        tiles is in reverse order, so that multiprocessors with a long tile have a short one, too. Items with several
-        slices of K come first in any case.
+        The blocks of a multiprocessor start with tiles whose numbers are equal modulo ``sms``. Every second round of
+        ``sms`` tiles is in reverse order, so that a multiprocessor with a long tile also has a short one. Items with
+        several slices of K come first in any case.
         """
         longest = np.argsort(-extents[:, 2], kind="stable")
         ends = np.cumsum(tiles[longest])
@@ -117,12 +120,12 @@ class DescriptorTable:
     # ---- stream-K
 
     def tile_iterations(self, extents: NDArray[np.int64]) -> NDArray[np.int64]:
-        """K iterations of a tile of each item, at least one."""
+        """The number of K iterations of a tile, at least one, for each item."""
         return np.maximum(-(-extents[:, 2] // self.u), 1)
 
     def shares(self, extents: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The first iteration of the share of each block, then the number of all iterations. They count the iterations
-        of all tiles in the order of ``order``; shares have about equal work."""
+        """The first iteration of each block's share, and then the number of all iterations. Iterations are numbered
+        over all tiles, in the order of ``order``; shares have about equal work."""
         tiles = -(-extents[:, 0] // self.ml) * -(-extents[:, 1] // self.nl)
         order = self.order(extents, tiles)
         tiles, each = tiles[order], self.tile_iterations(extents)[order]
@@ -143,12 +146,13 @@ class DescriptorTable:
 
     @cached_property
     def offsets(self) -> dict[str, int]:
-        """Field, or epilogue operand -> its offset in a descriptor."""
+        """Name of a field or epilogue operand -> its offset in a descriptor, in bytes."""
         return {name: self.at(name) for name in (*_FIELDS, *self.operands)}
 
     @cached_property
     def offsets_after_header(self) -> dict[str, int]:
-        """The same from the header of the table on."""
+        """Name of a field or epilogue operand -> its offset from the start of the table, in a table of one descriptor
+        without first tiles."""
         return {name: HEADER + at for name, at in self.offsets.items()}
 
     @property
@@ -172,9 +176,9 @@ class DescriptorTable:
         beta: Any = 1,
         operands: Sequence[NDArray[np.int64]] = (),
     ) -> Words:
-        """The table. ``extents``, ``lds``, ``addresses``: M, N, K, leading dimensions in elements and addresses in
-        bytes of A, B and C, one row an item; ``alpha``, ``beta``: numbers, or one of each item; ``operands``: the
-        addresses of each epilogue operand."""
+        """The words of the table. Arrays with one row for each item: ``extents``: M, N, K; ``lds``: leading dimensions
+        of A, B, C in elements; ``addresses``: addresses of A, B, C. ``alpha``, ``beta``: a number, or one for each
+        item; ``operands``: for each epilogue operand, its address in each item."""
         count = len(extents)
         formats = {
             name: (number_format or _NUMBERS[self.scalar_type], at) for name, (number_format, at) in _FIELDS.items()
@@ -216,7 +220,7 @@ class DescriptorTable:
         return out
 
     def place(self, words: Words, addresses: NDArray[np.int64]) -> None:
-        """Writes the addresses of A, B and C of the items to a table."""
+        """Replaces the addresses of A, B and C in ``words``, a table. ``addresses``: one row for each item."""
         count = len(addresses)
         rows = words[self.descriptors_at(count) // 4 : self.bytes(count) // 4].reshape(count, -1)
         order = rows[:, _FIELDS["item"][1] // 4]
@@ -225,7 +229,7 @@ class DescriptorTable:
 
 @dataclass(frozen=True)
 class GroupTable(Table):
-    """The table of a group whose operands are each in one array."""
+    """The descriptor table of a group in which each operand of all items is one array."""
 
     layout: DescriptorTable
     group: Items

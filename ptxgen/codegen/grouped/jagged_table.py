@@ -1,4 +1,4 @@
-"""The kernel that makes the descriptor table of a jagged group from offsets on the device."""
+"""The kernel that writes the descriptor table of a jagged group from offsets on the device."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ THREADS = 256  #: threads of the block
 
 @dataclass(frozen=True)
 class JaggedTable(Packing):
-    """The kernel that makes the descriptor table of a jagged group in the workspace, before the product: one block,
-    each of whose threads makes descriptors.
+    """The kernel that writes the descriptor table of a jagged group to the workspace, before the product. It has one
+    block, and each thread writes descriptors.
 
-    The offsets are clamped to the extent of the whole array, so that no item is outside it.
+    The offsets are clamped to the extent of the whole array, so that no item is outside the array.
     """
 
     layout: DescriptorTable
@@ -35,17 +35,17 @@ class JaggedTable(Packing):
 
     @property
     def arrays(self) -> list[str]:
-        """The arrays whose addresses a descriptor has: A, B, C and the operands of the epilogue."""
+        """The arrays whose addresses are in a descriptor: A, B, C and the operands of the epilogue."""
         return ["a", "b", "c", *self.layout.operands]
 
     @property
     def along_k(self) -> bool:
-        """True if items differ in K. They are then sorted, the longest first."""
+        """True if items differ in K. The kernel then sorts the items by K, the longest first."""
         return items_of(self.problem).jagged == "k"
 
     @property
     def one(self) -> str:
-        """1 in the type of alpha and beta, as PTX writes it."""
+        """The number 1 in the type of alpha and beta, as a PTX literal."""
         return bits_of(1.0, dtype(self.layout.scalar_type)) if self.layout.scalar_type != "s32" else "1"
 
     def allocate(self, p: KernelProblem, run: BatchRange, workspace: Allocator) -> Buffers:
@@ -54,8 +54,8 @@ class JaggedTable(Packing):
 
     @property
     def parameters(self) -> list[Parameters]:
-        """The parameters of the kernel, after the addresses. ``by_x``: bytes from the array x of one item to that of
-        the next; ``along_x``: bytes per element along the jagged axis."""
+        """The parameters of the kernel, after the addresses. For an array x, ``by_x``: bytes from one item to the next;
+        ``along_x``: bytes per element along the jagged axis."""
         steps = tuple(f"{name}_{x}" for x in self.arrays for name in ("by", "along"))
         return [
             Parameters("u64", ("table",), lambda x: (x.buffers.packed["table"],)),
@@ -75,17 +75,17 @@ class JaggedTable(Packing):
 
     @property
     def warp_offsets(self) -> range:
-        """The offsets of the tiles of each warp's items in shared memory."""
+        """The offset in shared memory of each warp's number of tiles."""
         return range(0, 4 * self.WARPS, 4)
 
 
 def _items_and_extent(group: Items) -> tuple[int, int]:
-    """The number of items, and their extent along the jagged axis."""
+    """The number of items, and the extent of all items along the jagged axis."""
     ends = group.offsets
     return len(group.items), int(ends[-1]) if len(ends) else 0
 
 
 def _largest(group: Items) -> Iterator[int]:
-    """The largest M, N, K and leading dimensions of the items."""
+    """The maxima over the items of M, N, K and the leading dimensions of A, B and C."""
     yield from (int(n) for n in group.extents.max(axis=0, initial=0))
     yield from (int(n) for n in group.lds.max(axis=0, initial=1))

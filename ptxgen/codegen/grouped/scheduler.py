@@ -1,4 +1,4 @@
-"""The scheduler of grouped kernels, whose blocks loop over the tiles of all items, and their parameters."""
+"""The scheduler and the parameters of grouped kernels, whose blocks loop over the tiles of all items."""
 
 from __future__ import annotations
 
@@ -17,15 +17,17 @@ from ptxgen.lowering.descriptor_table import Items, items_of
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
 
-GROUPED_SHARED = 16  #: bytes of shared memory for the number of the next tile
+GROUPED_SHARED = 16  #: bytes of shared memory for the number of the next tile and a tile's counter
 GROUPED_REGISTERS = 8  #: registers that the tile loop adds
 
 
 @dataclass(frozen=True)
 class PrefetchedRows:
-    """The stored rows of operand ``name`` that a tile reads, of which each of ``threads`` prefetches some to L2.
+    """The rows in memory of operand ``name`` that a tile reads. Each of ``threads`` threads prefetches some of them to
+    L2.
 
-    ``start``, ``extent``, ``tile``: the first element of the tile along M or N, the extent there, and that of a tile.
+    ``start``, ``extent``: the registers of the tile's first index and of the extent, along M or N; ``tile``: the extent
+    of a tile along this axis.
     """
 
     name: str
@@ -37,19 +39,21 @@ class PrefetchedRows:
     threads: int
 
     LINE = 128  #: bytes of a cache line
-    BEFORE = -128  #: mask of the line of an address
+    BEFORE = -128  #: mask that rounds an address down to its cache line
 
     @property
     def row_step(self) -> int:
-        """Bytes, per element of the leading dimension, from a row of a thread to its next one."""
+        """Bytes per element of the leading dimension: the step of a thread from one of its rows to the next is this
+        number times the leading dimension."""
         return self.bytes * self.threads
 
 
 @dataclass(frozen=True)
 class GroupedScheduler(GridScheduler):
-    """As many blocks as fit on the device at once, each of which loops over tiles: the first is the one with the
-    block's number, a counter gives the others. ``geometry``: of a block; ``blocks``: blocks that fit the device;
-    ``slice_bytes``: of the sums of a slice of a tile; ``prefetched``: what blocks prefetch of each tile."""
+    """The scheduler of kernels with as many blocks as fit on the device at once. A block computes the tile with its own
+    number first; a counter gives the next tiles. ``geometry``: that of a block; ``blocks``: blocks that fit on the
+    device; ``slice_bytes``: bytes of the sums of one slice of a tile; ``prefetched``: the rows that blocks prefetch for
+    each tile."""
 
     table: DescriptorTable
     geometry: Geometry
@@ -64,8 +68,8 @@ class GroupedScheduler(GridScheduler):
 
     @classmethod
     def of(cls, p: KernelProblem, c: Config, g: Geometry, d: Device, registers: int = -1) -> GroupedScheduler:
-        """The scheduler of kernels with so many registers per thread, or with those that ptxas may grant at most. More
-        blocks than fit at once would delay the tiles that they begin with."""
+        """The scheduler of a kernel. ``registers``: registers per thread; -1: the most that ptxas may allocate. More
+        blocks than fit at once would delay the first tiles of the surplus blocks."""
         scheduler_class = StreamScheduler if c.stream_k else cls
         table = DescriptorTable(c.ml, c.nl, p.sink.arithmetic, p.sink.arrays, c.u, c.kg, stream=bool(c.stream_k))
         if registers <= 0:
@@ -78,7 +82,7 @@ class GroupedScheduler(GridScheduler):
 
     @property
     def counter_at(self) -> int:
-        """The offset in shared memory of the counter of a tile that slices share."""
+        """The offset in shared memory of the counter of a tile that several slices compute."""
         return self.shared_at + 4
 
     @property
@@ -92,7 +96,7 @@ class GroupedScheduler(GridScheduler):
         return (self.blocks if p.extents.jagged else min(tiles, self.blocks)), 1, 1
 
     def partial_bytes(self, group: Items) -> int:
-        """Bytes of the sums of all slices of tiles that have several."""
+        """Bytes of the partial sums of all tiles that have several slices."""
         return self.table.split_tiles(group.extents) * self.slice_bytes
 
     def claim(self, p: KernelProblem, items: int, workspace: Allocator) -> None:
@@ -109,7 +113,7 @@ class GroupedScheduler(GridScheduler):
 
 
 def _prefetched(p: KernelProblem, c: Config, threads: int) -> tuple[PrefetchedRows, ...]:
-    """What blocks of ``threads`` prefetch of the operands of a tile."""
+    """The rows of A and B that blocks of ``threads`` threads prefetch for each tile."""
     if not c.l2_prefetch:
         return ()
     a, b, size = p.operand("A").access, p.operand("B").access, p.element.bytes
@@ -121,8 +125,8 @@ def _prefetched(p: KernelProblem, c: Config, threads: int) -> tuple[PrefetchedRo
 
 @dataclass(frozen=True)
 class StreamScheduler(GroupedScheduler):
-    """Blocks have equal shares of the K iterations of all tiles. The first and the last tile of a share may be in
-    several shares: each block stores its sums, and the last one adds them."""
+    """The scheduler of stream-K: blocks have equal shares of the K iterations of all tiles. Several blocks may share
+    the first and the last tile of a share: each stores its sums, and the last block to finish adds them."""
 
     template = "sched/grouped_stream.mako"
 
@@ -134,13 +138,13 @@ class StreamScheduler(GroupedScheduler):
         return len(self.table.shares(items_of(p).extents)) - 1, 1, 1
 
     def partial_bytes(self, group: Items) -> int:
-        """Bytes of the sums of the first and the last tile of each block."""
+        """Bytes of the partial sums of each block's first and last tile."""
         return 2 * (len(self.table.shares(group.extents)) - 1) * self.slice_bytes
 
 
 @dataclass(frozen=True)
 class GroupedParameters(MatrixParameters):
-    """Parameters of grouped kernels. Descriptors hold the values that differ between items."""
+    """The parameters of grouped kernels. Values that differ between items are in descriptors."""
 
     @property
     def declared(self) -> list[Parameters]:

@@ -1,4 +1,4 @@
-"""Items with different tiles in one kernel: its descriptor table, and the schedulers of its blocks."""
+"""The descriptor table and the schedulers of a kernel whose items have tiles of different sizes."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class MixedTable:
-    """The layout of a table in device memory that describes each item, and says which tile it has.
+    """The layout of a descriptor table whose items have tiles of different sizes.
 
-    ``sides``: rows and columns of each tile; ``scalar_type``: the type of alpha and beta; ``sms``, ``resident``: as a
-    ``DescriptorTable`` has them, which has the descriptors. The number of an item's tile is the field ``start``, which
-    lists do not use.
+    ``sides``: rows and columns of each tile size; ``scalar_type``: the type of alpha and beta; ``sms``:
+    multiprocessors; ``resident``: blocks that run at once on a multiprocessor. The tile size of an item is an index in
+    ``sides``. Its place in a descriptor is the field ``start`` of ``DescriptorTable``, which lists do not use.
     """
 
     sides: tuple[tuple[int, int], ...]
@@ -37,20 +37,20 @@ class MixedTable:
 
     @property
     def offsets(self) -> dict[str, int]:
-        """Field -> its offset in a descriptor."""
+        """Name of a field -> its offset in a descriptor, in bytes."""
         fields = self._of_tiles(1, 1).offsets
         return {**fields, "tile": fields["start"]}
 
     def at(self, field: str) -> int:
-        """The offset of a field in a descriptor. ``tile``: the number of the item's tile."""
+        """The offset of a field in a descriptor, in bytes. The field ``tile`` is the index of the item's tile size."""
         return self._of_tiles(1, 1).at("start" if field == "tile" else field)
 
     def blocks(self, extents: Ints, tiles: Ints) -> Ints:
-        """Tiles along M and along N of each item. ``tiles``: the number of the tile of each."""
+        """The numbers of tiles along M and N, one row for each item. ``tiles``: the index of each item's tile size."""
         return np.asarray(-(-extents[:, :2] // np.array(self.sides, np.int64)[tiles].reshape(-1, 2)), np.int64)
 
     def words(self, extents: Ints, lds: Ints, addresses: Ints, tiles: Ints, alpha: Any = 1, beta: Any = 1) -> Words:
-        """The table. ``tiles``: the number of the tile of each item; the other arguments are those of
+        """The words of the table. ``tiles``: the index of each item's tile size; the other arguments are those of
         ``DescriptorTable.words``."""
         sides = np.array(self.sides, np.int64)[tiles].reshape(-1, 2)
         table = self._of_tiles(sides[:, 0], sides[:, 1])
@@ -60,7 +60,7 @@ class MixedTable:
         return words
 
     def place(self, words: Words, addresses: Ints) -> None:
-        """Writes the addresses of A, B and C of the items to a table."""
+        """Replaces the addresses of A, B and C in ``words``, a table. ``addresses``: one row for each item."""
         self._of_tiles(1, 1).place(words, addresses)
 
     def _of_tiles(self, ml: Any, nl: Any) -> DescriptorTable:
@@ -69,16 +69,16 @@ class MixedTable:
 
 @dataclass(frozen=True)
 class TileTableScheduler(GridScheduler):
-    """A block for each tile of each item; it finds its item in the table."""
+    """The scheduler with one block for each tile of each item. A block finds its item in the table."""
 
     table: MixedTable
 
     HEADER = HEADER
     template = "sched/tile_table.mako"
-    schedule = "tlp"  #: of the command that emits such kernels
+    schedule = "tlp"  #: the option ``--schedule`` in the command that emits the kernel
 
     def grid_of(self, extents: Ints, tiles: Ints) -> tuple[int, int, int]:
-        """The grid of a list. ``tiles``: the number of the tile of each item."""
+        """The grid for a list of items. ``tiles``: the index of each item's tile size."""
         return int(self.table.blocks(extents, tiles).prod(axis=1).sum()), 1, 1
 
     def batch_limit(self, p: KernelProblem) -> int:
@@ -89,8 +89,8 @@ class TileTableScheduler(GridScheduler):
 
 @dataclass(frozen=True)
 class ItemGridScheduler(TileTableScheduler):
-    """The third axis of the grid is the item; the others are the tiles of the item that has the most along each. Blocks
-    without a tile exit."""
+    """The scheduler whose third grid axis is the item. The other axes have the most tiles that any item has along M and
+    N; blocks without a tile exit."""
 
     template = "sched/item_grid.mako"
     schedule = "tlp_grid"

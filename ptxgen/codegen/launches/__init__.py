@@ -1,1 +1,1 @@
-"""The launches of a plan: packing kernels, the main kernel and its parameters, auxiliary kernels over C."""
+"""The launches of a plan: packing kernels, the main kernel, auxiliary kernels over C, and their parameters."""

@@ -22,7 +22,8 @@ THREADS = 256
 
 
 class ByteLoad(NamedTuple):
-    """A load of bytes: the first of them in a row, the registers that it fills."""
+    """A load of adjacent bytes of a row. ``first``: the index of its first byte; ``registers``: the registers that it
+    fills."""
 
     first: int
     registers: list[str]
@@ -34,9 +35,9 @@ class ByteLoad(NamedTuple):
 
 @dataclass(frozen=True)
 class PackedBits:
-    """How a block packs bytes into words, in one of two ways. Where K is contiguous, a thread makes 16 bits of a row;
-    else it makes the words of four columns. ``kmajor``: K is contiguous; ``vec``: bytes of a load; ``padded``: the bits
-    of a row of words are a multiple of so many."""
+    """How a block packs bytes into words of bits. If K is contiguous (``kmajor``), a thread makes 16 bits of a row;
+    else it makes the words of four columns. ``vec``: bytes of a load; ``padded``: rows of words are padded to a
+    multiple of this number of bits."""
 
     kmajor: bool
     vec: int
@@ -44,7 +45,7 @@ class PackedBits:
 
     @classmethod
     def of(cls, source: Strided, padded: int = BITS * PITCH) -> PackedBits:
-        """The way for the layout and the alignment of a matrix of bytes."""
+        """The method of packing for the layout and the alignment of ``source``, a matrix of bytes."""
         kmajor, span = bool(source.kmajor), cls.span_of(bool(source.kmajor))
         return cls(kmajor, span if source.vec >= span else min(int(source.vec), span // 2), padded)
 
@@ -59,19 +60,19 @@ class PackedBits:
 
     # ---- loads
 
-    ROWS = 8  #: rows of K that a thread loads at once, where K is not contiguous
-    WARPS = THREADS // WARP  #: words of a block along K, in the same case
+    ROWS = 8  #: rows of K that a thread loads at once if K is not contiguous
+    WARPS = THREADS // WARP  #: words of a block along K if K is not contiguous
     THREADS = THREADS
     LOG2_THREADS = log2(THREADS)
 
     @property
     def columns(self) -> int:
-        """Columns of a block, where K is not contiguous."""
+        """Columns of a block if K is not contiguous."""
         return WARP * self.span
 
     @property
     def pieces(self) -> list[int]:
-        """The first byte of each load of a row."""
+        """The index of the first byte of each load of a row."""
         return list(range(0, self.span, self.vec))
 
     @property
@@ -81,12 +82,12 @@ class PackedBits:
 
     @property
     def bytes(self) -> Tile:
-        """Four bytes a register."""
+        """The registers of loaded bytes, four bytes each."""
         return Tile("four_bytes", "b32", (self.loads, self.span // 4))
 
     @property
     def parts(self) -> Tile:
-        """What loads of less than four bytes load."""
+        """The registers that loads of fewer than four bytes fill."""
         return Tile("narrow_load", "b32", (self.loads, self.span // min(self.vec, 4)))
 
     @property
@@ -94,7 +95,7 @@ class PackedBits:
         return width(self.vec // 4, "b32") if self.vec >= 4 else f"u{8 * self.vec}"
 
     def _loaded(self, row: int, first: int) -> list[str]:
-        """The registers of a load."""
+        """The registers that the load at byte ``first`` of ``row`` fills."""
         if self.vec < 4:
             return [self.parts[row, first // self.vec]]
         return [self.bytes[row, first // 4 + n] for n in range(self.vec // 4)]
@@ -106,7 +107,7 @@ class PackedBits:
 
     @property
     def row_groups(self) -> list[range]:
-        """The rows of K that a thread loads at once, of a word, where K is not contiguous."""
+        """The groups of rows of K of a word, each of which a thread loads at once if K is not contiguous."""
         return [range(n, n + self.ROWS) for n in range(0, BITS, self.ROWS)]
 
     @property
@@ -117,7 +118,8 @@ class PackedBits:
 
     @property
     def joins(self) -> list[tuple[str, list[tuple[str, int]]]]:
-        """Narrow loads: (register of four bytes, its parts with their bits)."""
+        """For loads of fewer than four bytes: each register of four bytes, and the registers of its parts with the bit
+        positions of these."""
         if self.vec >= 4:
             return []
         each = 4 // self.vec
@@ -133,12 +135,12 @@ class PackedBits:
     # ---- launches
 
     def across(self, words: Any) -> Any:
-        """log2 of the threads that pack a row, where K is contiguous."""
+        """log2 of the number of threads that pack a row of ``words`` words if K is contiguous."""
         halves = 2 * integer(np.maximum(words, 1))
         return integer(np.minimum((halves - 1).bit_length(), THREADS.bit_length() - 1))
 
     def blocks(self, rows: Any, words: Any) -> Any:
-        """Blocks that pack ``rows`` rows of so many words."""
+        """The number of blocks that pack ``rows`` rows of ``words`` words."""
         if self.kmajor:
             return ceil_div(rows, THREADS >> self.across(words))
         return ceil_div(rows, self.columns) * ceil_div(words, self.WARPS)
@@ -146,14 +148,14 @@ class PackedBits:
 
 @dataclass(frozen=True)
 class BitPacking(Packing):
-    """A and B as words, with rows that start at multiples of 16 bytes."""
+    """The kernel that packs A and B into words of bits, whose rows start at multiples of 16 bytes."""
 
     template = "copy/pack_bits.mako"
     packs_empty = True
 
     @cached_property
     def ways(self) -> dict[str, PackedBits]:
-        """How each operand is packed."""
+        """Operand -> how it is packed."""
         return {name: PackedBits.of(_source(self.problem, name)) for name in self.names}
 
     @property
@@ -175,12 +177,13 @@ class BitPacking(Packing):
         return [self._operand(name) for name in self.names]
 
     def _operand(self, name: str) -> Parameters:
-        """The parameters of an operand. ``chunks``: log2 of the threads of a row, or blocks along the rows."""
+        """The parameters of an operand. ``chunks``: log2 of the threads per row, or the number of blocks along rows."""
         names = tuple(f"{n}_{name}" for n in ("rows", "depth", "ld", "pitch", "chunks", "copy_offset128"))
         return Parameters("u32", names, lambda x: (*self.numbers(x.p, name), x.buffers.packed[name] // ROW))
 
     def numbers(self, p: KernelProblem, name: str) -> tuple[Any, ...]:
-        """Rows of words, bytes of each, steps between rows of bytes and of words, and ``chunks``."""
+        """The values of an operand's parameters: rows of words, bytes per row, the strides of rows of bytes and of rows
+        of words, and ``chunks``."""
         access, way = _access(p, name), self.ways[name]
         source = _source(p, name)
         depth = source.columns if way.kmajor else source.rows
@@ -200,7 +203,7 @@ def packs_bits(p: KernelProblem) -> bool:
 
 
 def packed_bytes(x: TruthWords) -> Any:
-    """Bytes of the words of an operand."""
+    """The bytes of a packed operand."""
     return x.rows * x.ld * (BITS // 8)
 
 

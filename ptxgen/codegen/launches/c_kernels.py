@@ -28,10 +28,10 @@ AUX_KERNEL_THREADS = 256  #: threads per block of auxiliary kernels
 
 
 class Slicing(Protocol):
-    """The numbers of the tile scheduler that the reduction depends on."""
+    """The numbers of a tile scheduler that the reduction of slices depends on."""
 
     def slices(self, p: KernelProblem) -> int:
-        """Slices of K that store partial sums."""
+        """The number of slices of K that store partial sums."""
 
     def tiles(self, p: KernelProblem) -> tuple[int, int, int]:
         """Tiles of one batch item along both sides, and their product."""
@@ -39,8 +39,8 @@ class Slicing(Protocol):
 
 @dataclass(frozen=True)
 class CKernels(Part):
-    """The kernel that scales C by beta before the main kernel, or the one that adds partial sums after it. ``entry``:
-    name of the main kernel."""
+    """The auxiliary kernel that scales C by beta before the main kernel, or the one that adds partial sums after the
+    main kernel, if either is needed. ``entry``: the name of the main kernel."""
 
     entry: str
     reduction: Reduction
@@ -54,7 +54,7 @@ class CKernels(Part):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The auxiliary kernels: scale, reduce or none."""
+        """The names of the auxiliary kernels: ``scale``, ``reduce`` or none."""
         if self.reduction.prescales_c:
             return ("scale",)
         return ("reduce",) if self.reduction.stores_partials else ()
@@ -87,13 +87,13 @@ class CKernels(Part):
         ]
 
     def steps(self, main: Step, launched: Launched) -> tuple[Step, ...]:
-        """The launch of the main kernel with those that precede or follow it."""
+        """The launch of the main kernel, and of the auxiliary kernel before or after the main kernel."""
         if self.reduction.prescales_c:
             return self._step("scale", launched), main
         return (main, self._step("reduce", launched)) if self.reduction.stores_partials else (main,)
 
     def _shift(self, p: KernelProblem) -> int:
-        """2^shift threads of a block are along a row."""
+        """log2 of the number of threads of a block along a row of C."""
         vectors: int = -(-p.n // self.c.vec)
         return min(log2(self.THREADS), (vectors - 1).bit_length())
 

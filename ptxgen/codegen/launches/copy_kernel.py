@@ -1,11 +1,12 @@
-"""The kernel that makes packed copies of operands. How threads copy follows from the description of the copy
-(``lowering.packed_copy``); ``templates/copy/pack.mako`` has the code of each method.
+"""The kernel that makes packed copies of operands. The description of a copy (``lowering.packed_copy``) determines the
+method by which threads copy; ``templates/copy/pack.mako`` has the code of each method.
 
-* ``Gather``: padding is zeros. A thread loads the elements of 16 bytes of the copy one by one, those inside the axes.
-* ``Shift``: the elements of a row are adjacent in the operand, at any alignment, and a row number is one digit. A
-  thread loads the two aligned chunks of 16 bytes that hold 16 bytes of the copy, and shifts them.
-* ``Exchange``: all others. A block loads what is adjacent in the operand, elements of a row or of different rows, and
-  exchanges words through shared memory.
+* ``Gather``, for copies with padding of zeros: a thread loads the elements of 16 bytes of the copy one by one, except
+those outside the operand.
+* ``Shift``, if the elements of a row are adjacent in the operand, at any alignment, and a row number has one digit: a
+thread loads the two aligned chunks that hold 16 bytes of the copy, and shifts them.
+* ``Exchange``, for all other copies: a block loads adjacent elements of the operand, and exchanges words through
+shared memory.
 """
 
 from __future__ import annotations
@@ -23,16 +24,17 @@ from ptxgen.codegen.source import Step
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.lowering.packed_copy import PackedCopy
 
-CHUNK = 16  #: bytes of the copy that a thread stores at once
+CHUNK = 16  #: bytes of a chunk, which a thread stores to the copy at once
 WORD = 4  #: bytes of a register
-ROUNDS = 4  #: chunks that a thread shifts where there are more than LARGE of them, so that many bytes are in flight
+ROUNDS = 4  #: chunks that a thread shifts in copies of more than LARGE chunks, so that many loads are in flight
 LARGE = 1 << 18
 TILE = 2048  #: words that a block exchanges
-WORDS = (8, 16, 32)  #: words of a row that a block may exchange
+WORDS = (8, 16, 32)  #: the possible numbers of words per row in a block's exchange
 
 
 class CopyCode:
-    """The code that makes ``copy``, of elements of ``size`` bytes, and copies that differ from it in numbers alone."""
+    """The code of the copy kernel for ``copy``, with elements of ``size`` bytes. The same code makes every copy that
+    differs only in numbers. Names that begin with % are registers."""
 
     THREADS, CHUNK, WORD, ROW, ROUNDS = AUX_KERNEL_THREADS, CHUNK, WORD, ROW, ROUNDS
     method = title = ""
@@ -43,44 +45,44 @@ class CopyCode:
         self.copy, self.size, self.contiguous = copy, size, copy.contiguous
         self.chunk_elements = CHUNK // size
         last = len(copy.digits) - 1
-        #: registers of the digits of a row number: the first one is what the divisions of the others leave
+        #: the registers of the digits of a row number; the first digit is the last quotient
         self.digits = ["%quotient1" if last else "%row", *(f"%digit{n}" for n in range(1, last + 1))]
         numbers = ["%row", *(f"%quotient{n}" for n in range(last, 0, -1))]
-        #: (digit, the number that it is the last digit of, the number of the others, extent), the last digit first
+        #: one division per digit, the last digit first: (remainder, which is the digit; dividend; quotient; divisor)
         self.divisions = [
             (self.digits[n], numbers[last - n], numbers[last - n + 1], f"%extent{n}") for n in range(last, 0, -1)
         ]
-        #: positions on axes with bounds, by number: a register to which digits are added, or the digit if the first
-        #: position is 0
+        #: axis with bounds -> the register of the position on the axis; the digit itself if the first position is 0
         self.bounds = {
             d.axis: self.digits[n] if copy.axes[d.axis].first is None else f"%position{d.axis}"
             for n, d in enumerate(copy.digits)
             if copy.axes[d.axis].extent is not None
         }
-        #: digits that move along axes without bounds
+        #: the indices of digits along axes without bounds
         self.free = [n for n, d in enumerate(copy.digits) if d.axis not in self.bounds]
-        #: (position, digit, step) of those added to positions. Step "": 1
+        #: the digits that are added to positions: (position, digit, step); an empty step is 1
         self.moves = [
             (self.bounds[d.axis], self.digits[n], "" if d.step == 1 else f"%step{n}")
             for n, d in enumerate(copy.digits)
             if copy.axes[d.axis].first is not None
         ]
-        #: (digit or position, stride) of the offset of a row in the operand; an offset of several terms has 32 bits
+        #: the terms of the offset of a row in the operand: (digit or position, stride)
         self.terms = [(self.digits[n], f"%stride{n}") for n in self.free]
         self.terms += [(register, f"%axis_stride{a}") for a, register in self.bounds.items()]
-        #: (digit, step) of those added to the position along the row
+        #: the digits that are added to the position along the row: (digit, step)
         self.shifts = [(self.digits[n], f"%along{n}") for n, d in enumerate(copy.digits) if d.along]
-        #: (condition, position, extent, condition) that a position is inside its axis, and those before
+        #: the comparisons that set %inside, one per axis with bounds: (comparison, position, extent, the predicate so
+        #: far)
         self.inside = [
             ("lt.and" if n else "lt", register, f"%axis_extent{a}", ", %inside" if n else "")
             for n, (a, register) in enumerate(self.bounds.items())
         ]
         self.along_stride = "1" if copy.contiguous else "%along_stride"
-        #: of an offset of 32 bits; it is negative before position 0
+        #: the type of offsets, which are signed if positions may be negative
         self.offset_type = "u32" if copy.along.first is None else "s32"
 
     def numbers(self, copy: PackedCopy) -> dict[str, Any]:
-        """The parameters of a copy, 32 bits each. Strides are in elements."""
+        """Name -> value of the parameters of a copy, 32 bits each. Strides are in elements."""
         out = {"count": self.count(copy)}
         out |= {f"extent{n}": d.extent for n, d in enumerate(copy.digits) if n}
         out |= {f"stride{n}": copy.axes[copy.digits[n].axis].stride for n in self.free}
@@ -98,72 +100,72 @@ class CopyCode:
         return out | ({"within_stride": copy.within.stride} if copy.padded > 1 else {})
 
     def row_parts(self, copy: PackedCopy) -> Any:
-        """Parts of a row, each of which a thread makes."""
+        """The number of chunks of a row of the copy, each of which one thread makes."""
         return -(-copy.pitch // self.chunk_elements)
 
     def count(self, copy: PackedCopy) -> Any:
-        """What blocks divide among them: the chunks of the copy."""
+        """The number of chunks of the copy."""
         return copy.row_count * self.row_parts(copy)
 
     def blocks(self, copy: PackedCopy, rounds: int) -> Any:
-        """The blocks of a launch. ``rounds``: of threads that shift."""
+        """The number of blocks of a launch. ``rounds``: the chunks that each thread of ``Shift`` makes."""
         return -(-self.count(copy) // self.THREADS)
 
 
 class Gather(CopyCode):
-    """Each thread makes 16 bytes of the copy of elements that it loads one by one."""
+    """The method in which each thread makes 16 bytes of the copy from elements that it loads one by one."""
 
     method, title = "gather", "a thread loads the elements of 16 bytes of the copy one by one"
 
     def __init__(self, copy: PackedCopy, size: int) -> None:
         super().__init__(copy, size)
-        self.places = self.chunk_elements // copy.padded  #: of a chunk
+        self.places = self.chunk_elements // copy.padded  #: places of a chunk, each with one padded group of elements
         self.loaded = Tile("element", f"b{8 * max(size, 2)}", (self.places, copy.padded))
         self.tiles = [self.loaded]
         names = self.loaded.all
-        #: two adjacent bytes, the first of which receives both
+        #: pairs of registers with adjacent bytes; the first register of a pair receives both bytes
         self.byte_pairs = list(zip(names[::2], names[1::2], strict=True)) if size == 1 else []
         names = names[:: 2 if size == 1 else 1]
-        #: the two halves of each word, where elements are smaller
+        #: for elements of up to 2 bytes: the operand of the two halves of each word
         self.halves = [braces(names[n : n + 2]) for n in range(0, len(names), 2)] if size <= 2 else []
         names = [f"%word{n}" for n in range(4)] if self.halves else names
         self.store, self.stored = width(len(names), "b64" if size == 8 else "b32"), braces(names)
-        #: addresses move on from place to place
+        #: the type of a load; True if the address advances from place to place
         self.load, self.steps = f"b{8 * size}", not self.contiguous
-        #: how a position along the row is compared, together with those of the row
+        #: the comparison of the position along the row, and the predicate that it is combined with
         self.compare, self.and_inside = ("lt.and", ", %inside") if self.bounds else ("lt", "")
-        #: the elements of each place, and whether another place follows
+        #: for each place: the loads of its elements, and True if another place follows
         self.loads = [([self._load(j, e) for e in range(copy.padded)], j + 1 < self.places) for j in range(self.places)]
 
     def _load(self, place: int, element: int) -> tuple[str, str, str]:
-        """The register of an element; its address, "" in the padding; "" or the address from which the next one's moves
-        on."""
+        """The register of an element, its address (empty in the padding), and the address from which the address of the
+        next element is computed (empty if there is none)."""
         channels = self.copy.within.extent or 0
         at = f"%global_addr+{place * self.size}" if self.contiguous else "%element_addr" if element else "%global_addr"
         return self.loaded[place, element], at if element < channels else "", at if element + 1 < channels else ""
 
 
 class Shift(CopyCode):
-    """Each thread makes 16 bytes of the copy of adjacent elements, in several rounds."""
+    """The method in which each thread makes 16 bytes of the copy from adjacent elements, in one or several rounds."""
 
     method, title = "shift", "a thread shifts the two aligned chunks that hold 16 bytes of the copy"
     all = range(ROUNDS)
 
     def __init__(self, copy: PackedCopy, size: int) -> None:
         super().__init__(copy, size)
-        #: two aligned chunks; their words after 8 bytes or none are skipped, then after 4 or none
+        #: the 8 words of two aligned chunks, per round. They are shifted by 0 or 8 bytes, by 0 or 4, then by 0 to 3
         self.loaded, self.bits = Tile("loaded", "b32", (ROUNDS, 8)), 8 * size
         self.register_bits, self.chunk_mask = max(self.bits, 16), CHUNK - 1
         self.shifted_8, self.shifted_4 = Tile("shifted_by8_", "b32", (6,)), Tile("shifted_by4_", "b32", (5,))
         self.stored = Tile("stored", "b32", (4,)) if size < WORD else self.shifted_4
         self.tiles = [self.loaded, self.shifted_8, self.shifted_4, *([self.stored] if size < WORD else [])]
-        #: (shifted word, the word after so many bytes, the word itself), of each round and of the second step
+        #: the selections that shift by 8 and by 4 bytes: (shifted word, the word if shifted, the word if not)
         self.by_8 = [
             [(self.shifted_8[n], self.loaded[j, n + 2], self.loaded[j, n]) for n in range(6)] for j in self.all
         ]
         self.by_4 = [(self.shifted_4[n], self.shifted_8[n + 1], self.shifted_8[n]) for n in range(5)]
         self.by_bytes = [(self.stored[n], self.shifted_4[n], self.shifted_4[n + 1]) for n in range(4)] * (size < WORD)
-        #: the two chunks of each round, and the words to store
+        #: the operands of the two chunks that each round loads
         self.chunks = [(self.loaded.vector(j, 0, n=4), self.loaded.vector(j, 4, n=4)) for j in self.all]
         self.vector = self.stored.vector(0, n=4)
 
@@ -178,8 +180,9 @@ class Shift(CopyCode):
 
 
 class Exchange(CopyCode):
-    """A block makes ``words`` words of ``columns`` rows. In shared memory, rows have a pitch of ``pitch`` words, so
-    that loads and stores have no bank conflicts. Digits are in the order of the operand."""
+    """The method in which a block makes ``words`` words of each of ``columns`` rows, through shared memory. Rows there
+    have a pitch of ``pitch`` words, so that loads and stores have no bank conflicts. Digits are in the order of the
+    operand's axes."""
 
     method, title = "exchange", "a block exchanges words through shared memory"
 
@@ -189,16 +192,16 @@ class Exchange(CopyCode):
         self.words = next((w for w in WORDS if w * self.word_elements >= copy.depth), WORDS[-1])
         self.columns, self.pitch = TILE // self.words, self.words + 1
         self.shared = WORD * self.columns * self.pitch
-        #: a thread's index along what is adjacent in the operand, its other index, threads along the first
+        #: the registers of a thread's indices along adjacent elements of the operand, and across; threads along
         self.across, self.down, self.threads_across = "%row_thread", "%word_thread", self.columns // self.vec
         if self.contiguous:
             self.across, self.down, self.threads_across = "%word_thread", "%row_thread", self.words
         threads_down, rounds = self.THREADS // self.threads_across, TILE // self.vec // self.THREADS
-        #: rows, or words of a row, from one round to the next
+        #: the step from one round to the next, in rows and in words of a row
         self.round_rows, self.round_words = (threads_down, 0) if self.contiguous else (0, threads_down)
-        #: elements from the last one of a word to the first one of the next round
+        #: elements from the last one of a word to the first one of the next round's word
         self.round_elements = (threads_down - 1) * self.word_elements + 1
-        #: chunks of a row, and rows that are stored at once
+        #: chunks of a row; the block stores ``rows_at_once`` rows at once
         self.chunks = self.words * WORD // CHUNK
         self.rows_at_once = self.THREADS // self.chunks
         registers, ptx_type = -(-self.vec * size // WORD), "b16" if self.vec * size < WORD else "b32"
@@ -208,13 +211,13 @@ class Exchange(CopyCode):
         )
         self.tiles = [self.loaded]
         self.loads = [[self._load(r, e) for e in range(self.word_elements)] for r in range(rounds)]
-        #: the instruction that makes a word of loaded registers, and its offset in shared memory
+        #: for each word: the instruction that makes it from loaded registers, and its offset in shared memory
         self.words_of = [
             (self._word(r, q), WORD * ((q + r * self.round_rows) * self.pitch + r * self.round_words))
             for r in range(rounds)
             for q in range(self.vec)
         ]
-        #: of each row that a thread stores 16 bytes of: (register, offset in shared memory) of the words
+        #: for each row of which a thread stores 16 bytes: the words' (register, offset in shared memory)
         row_bytes = WORD * self.rows_at_once * self.pitch
         self.row_words = [
             [(f"%word{k}", n * row_bytes + k * WORD) for k in range(CHUNK // WORD)]
@@ -225,7 +228,8 @@ class Exchange(CopyCode):
         self.rows_of = [(digit, f"%rows{n}") for n, digit in enumerate(self.digits) if n]
 
     def _load(self, r: int, e: int) -> tuple[list[str], str, int, str, str]:
-        """Registers, operand and element of a load, from the thread's first; its address; the step to the next one."""
+        """A load: its registers, its operand, its element relative to the thread's first, its address, and the register
+        with the step to the next load."""
         registers = [self.loaded[r, e, q] for q in range(self.loaded.shape[2])]
         element = (r * self.round_words) * self.word_elements + e
         if self.contiguous:
@@ -234,7 +238,7 @@ class Exchange(CopyCode):
         return registers, braces(registers), element, "%global_addr", step
 
     def _word(self, r: int, q: int) -> str:
-        """The instruction that makes word ``q`` of a round."""
+        """The instruction that makes word ``q`` of round ``r`` in %word0."""
         if self.size == WORD:
             return f"mov.b32 %word0, {self.loaded[r, 0, q]}"
         if self.vec == 1:
@@ -258,7 +262,7 @@ class Exchange(CopyCode):
 
 
 def code_of(copy: PackedCopy, size: int) -> CopyCode:
-    """The code that makes ``copy`` of elements of ``size`` bytes."""
+    """The code that makes ``copy``, with elements of ``size`` bytes."""
     if copy.zeros:
         return Gather(copy, size)
     return Shift(copy, size) if copy.contiguous and len(copy.digits) == 1 else Exchange(copy, size)
@@ -266,13 +270,13 @@ def code_of(copy: PackedCopy, size: int) -> CopyCode:
 
 @dataclass(frozen=True)
 class CopyPacking(Packing):
-    """Packing by the copy kernel, of the operands ``names``."""
+    """The packing kernel that copies the operands ``names``."""
 
     template = "copy/pack.mako"
     THREADS = AUX_KERNEL_THREADS
 
     def copy(self, p: KernelProblem, name: str) -> PackedCopy:
-        """The copy of an operand of ``p`` that the kernel makes."""
+        """The description of the copy of an operand of ``p``."""
         raise NotImplementedError
 
     @property
@@ -282,34 +286,34 @@ class CopyPacking(Packing):
 
     @property
     def batched(self) -> bool:
-        """True if blocks pack the operands of a batch item each."""
+        """True if each block packs operands of one batch item."""
         return self.batch.active
 
     @cached_property
     def codes(self) -> dict[str, CopyCode]:
-        """The code for each operand."""
+        """Operand -> the code that copies it."""
         return {x: code_of(self.copy(self.problem, x), self.problem.element.bytes) for x in self.copied}
 
     def copy_bytes(self, p: KernelProblem, name: str) -> Any:
-        """Bytes of the copy of one batch item, aligned for the next one."""
+        """Bytes from the copy of one batch item to the copy of the next."""
         return -(-self.copy(p, name).size * p.element.bytes // ROW) * ROW
 
     def item_bytes(self, p: KernelProblem, name: str) -> Any:
-        """Bytes from the operand of one batch item to that of the next; 0: all have the same."""
+        """Bytes from the operand of one batch item to that of the next; 0: all items have the same operand."""
         return p.offsets["ab".index(name)] if self.batched else 0
 
     def items(self, p: KernelProblem, name: str, items: int) -> Any:
-        """How many of ``items`` batch items have an operand of their own."""
+        """The number of different operands ``name`` among ``items`` batch items."""
         return items if self.item_bytes(p, name) else min(items, 1)
 
     def offset(self, x: Launched, name: str) -> Any:
-        """Where the copy of the first batch item of a launch is in the workspace."""
+        """The offset in the workspace of the copy of the launch's first batch item."""
         return x.buffers.packed.get(name, 0)
 
     # ---- the parameters
 
     def _numbers(self, x: Launched, name: str) -> dict[int, dict[str, Any]]:
-        """The parameters for an operand, by bits."""
+        """The parameters for an operand: bits -> name -> value."""
         copy, code = self.copy(x.p, name), self.codes[name]
         numbers, wide = {**code.numbers(copy), "copy_offset128": self.offset(x, name) // ROW}, {}
         if self.batched:
@@ -322,7 +326,7 @@ class CopyPacking(Packing):
         return {32: {**numbers, "row_parts": code.row_parts(copy)}, 64: wide}
 
     def registers(self, name: str) -> dict[int, list[str]]:
-        """The registers of the parameters for an operand, by bits."""
+        """The registers of the parameters for an operand: bits -> registers."""
         of_plan = self._numbers(Launched(self.problem, BatchRange(0, 1)), name)
         return {bits: [f"%{each}" for each in numbers] for bits, numbers in of_plan.items() if numbers}
 
@@ -341,7 +345,7 @@ class CopyPacking(Packing):
     # ---- launches
 
     def _blocks(self, p: KernelProblem) -> list[Any]:
-        """The blocks for each operand."""
+        """The number of blocks for each operand."""
         copies = [(code, self.copy(p, name)) for name, code in self.codes.items()]
         chunks = sum(code.count(copy) for code, copy in copies)
         return [code.blocks(copy, ROUNDS if chunks > LARGE else 1) for code, copy in copies]

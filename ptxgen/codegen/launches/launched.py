@@ -1,4 +1,4 @@
-"""What one launch of the kernels of a product computes."""
+"""The records of one launch of a product's kernels: its problem, batch items and buffers."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from ptxgen.lowering.kernel_problem import KernelProblem
 
 @dataclass(frozen=True)
 class BatchRange:
-    """Consecutive batch items that one launch computes: ``items`` of them, the first is number ``first``."""
+    """Consecutive batch items that one launch computes. ``first``: the index of the first; ``items``: their number."""
 
     first: int
     items: int
 
     @classmethod
     def split(cls, items: int, limit: int) -> list[BatchRange]:
-        """``items`` batch items in ranges of at most ``limit``."""
+        """The ranges of at most ``limit`` batch items that ``items`` batch items are split into."""
         if 0 < items <= limit:
             return [cls(0, items)]
         return [cls(first, min(limit, items - first)) for first in range(0, items, limit)]
@@ -25,8 +25,8 @@ class BatchRange:
 
 @dataclass(frozen=True)
 class Buffers:
-    """Offsets in the workspace: ``packed``: of the operands that the product reads, by name; ``staging``: of those
-    that one packing kernel stores for the next."""
+    """Offsets of buffers in the workspace, by operand. ``packed``: packed operands, which the product reads;
+    ``staging``: operands that one packing kernel stores for the next."""
 
     packed: Mapping[str, int] = field(default_factory=dict)
     staging: Mapping[str, int] = field(default_factory=dict)
@@ -34,8 +34,8 @@ class Buffers:
 
 @dataclass(frozen=True)
 class Launched:
-    """The problem ``p`` and the batch items ``run`` of a launch, and the buffers of its packed operands.
-    ``sink_offset``: of the sink's workspace, in bytes."""
+    """The kernel problem ``p`` and the batch items ``run`` of a launch, and its ``buffers`` of packed operands.
+    ``sink_offset``: the byte offset of the sink's workspace."""
 
     p: KernelProblem
     run: BatchRange

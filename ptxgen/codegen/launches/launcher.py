@@ -1,4 +1,5 @@
-"""The launches of a product: packing kernels, the main kernel, those over C and of the sink, and their workspace."""
+"""The launches of a product: packing kernels, the main kernel, auxiliary kernels, kernels of the sink; and their
+workspace."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from ptxgen.lowering.kernel_problem import KernelProblem
 
 
 class Grid(Protocol):
-    """The grid of the main kernel."""
+    """The interface of tile schedulers that determines the grid of the main kernel."""
 
     def gemms(self, p: KernelProblem) -> tuple[KernelProblem, ...]:
         """The GEMMs of a problem that have launches of their own."""
@@ -26,13 +27,13 @@ class Grid(Protocol):
         """The grid of a launch of ``items`` batch items."""
 
     def batch_limit(self, p: KernelProblem) -> int:
-        """Batch items that one launch can have."""
+        """The most batch items of one launch."""
 
 
 @dataclass(frozen=True)
 class GemmLauncher:
-    """Makes the launches of a plan. ``entry``, ``threads``, ``shared``: name, block size and dynamic shared memory of
-    the main kernel; ``parts``: those that claim workspace."""
+    """Makes the launches of a plan. ``entry``, ``threads``, ``shared``: name, block size and bytes of dynamic shared
+    memory of the main kernel; ``parts``: the parts of the plan that claim workspace."""
 
     entry: str
     threads: int

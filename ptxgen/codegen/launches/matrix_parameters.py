@@ -22,7 +22,7 @@ from ptxgen.codegen.parts.scheduler import GridScheduler
 
 @dataclass(frozen=True)
 class MatrixParameters(KernelParameters):
-    """Parameters of kernels that address A, B and C themselves, and whose grid counts tiles and slices."""
+    """Parameters of kernels whose threads address A, B and C, and whose grid counts tiles and slices."""
 
     arithmetic: Arithmetic
     batch: Batch

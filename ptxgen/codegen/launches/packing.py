@@ -1,6 +1,7 @@
-"""Kernels that pack operands into the workspace before the product: one mechanism for every packing.
+"""The interface of packing kernels, which pack operands into the workspace before the product.
 
-A packing claims its buffers in the workspace, launches its kernels, and gives the product the addresses of the buffers.
+A packing part claims its buffers in the workspace, launches its kernels, and passes the buffers' addresses to the
+product.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ from ptxgen.codegen.parts.part import Allocator, Part
 from ptxgen.codegen.source import Step, TensorMap
 from ptxgen.lowering.kernel_problem import KernelProblem
 
-ROW = 128  #: bytes that packed rows and buffers start at a multiple of
+ROW = 128  #: alignment of packed rows and buffers in bytes
 
 
 class MappedOperand(Protocol):
-    """An operand that TMA loads. ``box``: extents of a box, ``span``: bytes of its rows."""
+    """An operand that TMA loads. ``box``: extents of a box; ``span``: bytes of a row of the box."""
 
     @property
     def name(self) -> str: ...
@@ -31,24 +32,25 @@ class MappedOperand(Protocol):
 
 @dataclass(frozen=True)
 class Packing(Part):
-    """No packing: the product reads A and B directly. ``entry``: name of the product's kernel."""
+    """The base class of packing parts. It packs nothing: the product reads A and B directly. ``entry``: the name of the
+    product's kernel."""
 
     problem: KernelProblem
     entry: str
     batch: Batch
 
     template = "copy/no_packing.mako"
-    packs_empty = False  #: whether it runs where K is zero
+    packs_empty = False  #: True if the packing kernels also run for K = 0
     ROW = ROW
 
     @property
     def names(self) -> list[str]:
-        """The operands that it packs."""
+        """The operands that are packed."""
         return []
 
     @property
     def summary(self) -> str:
-        """Its part of the header."""
+        """The text on packing in the module's header; empty: nothing is packed."""
         return ""
 
     def packs(self, p: KernelProblem) -> bool:
@@ -56,11 +58,12 @@ class Packing(Part):
         return bool(self.names) and (p.k > 0 or self.packs_empty)
 
     def buffer_bytes(self, p: KernelProblem, run: BatchRange) -> tuple[dict[str, int], dict[str, int]]:
-        """Bytes of the packed operands, and of those that one packing kernel stores for the next, by operand."""
+        """The bytes of the buffers, by operand: first those of packed operands, then those of operands that one packing
+        kernel stores for the next."""
         raise NotImplementedError
 
     def allocate(self, p: KernelProblem, run: BatchRange, workspace: Allocator) -> Buffers:
-        """The buffers of a launch."""
+        """Claims the buffers of a launch in ``workspace``, and returns their offsets."""
         if not self.packs(p):
             return Buffers()
         packed, staging = self.buffer_bytes(p, run)
@@ -75,12 +78,12 @@ class Packing(Part):
 
     @property
     def product_parameters(self) -> list[Parameters]:
-        """Parameters of the product's kernel: where the packed operands are."""
+        """Parameters of the product's kernel that locate the packed operands."""
         return []
 
     def tensor_map(self, launched: Launched, x: MappedOperand, element_type: str, direct: TensorMap) -> TensorMap:
-        """The tensor map by which the product's kernel loads an operand, if it loads by TMA. ``element_type``: type of
-        its elements, ``direct``: the map of the operand itself."""
+        """The tensor map with which the product's kernel loads operand ``x``, packed or not. ``element_type``: the type
+        of its elements; ``direct``: the map of the operand that is not packed."""
         return direct
 
     @property

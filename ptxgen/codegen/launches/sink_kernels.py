@@ -1,4 +1,4 @@
-"""The kernels of a sink before and after the main kernel, and its workspace."""
+"""The kernels that a sink launches before and after the main kernel, and the sink's workspace."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from ptxgen.codegen.source import Step
 from ptxgen.codegen.vectorized import WARP, Mask, ceil_div, integer
 from ptxgen.lowering.kernel_problem import KernelProblem
 
-ALIGNMENT = 16  #: of the sink's workspace
+ALIGNMENT = 16  #: alignment of the sink's workspace in bytes
 
 
 @dataclass(frozen=True)
 class SinkKernels(Part):
-    """No kernels. ``entry``: name of the main kernel."""
+    """The base class of a sink's kernels, for sinks without any. ``entry``: the name of the main kernel."""
 
     problem: KernelProblem
     entry: str
@@ -30,11 +30,11 @@ class SinkKernels(Part):
     THREADS = 256
 
     def workspace(self, p: KernelProblem) -> tuple[int, str]:
-        """The pair (bytes, meaning) of the sink's workspace."""
+        """The size in bytes and the meaning of the sink's workspace."""
         return 0, ""
 
     def allocate(self, p: KernelProblem, workspace: Allocator) -> int:
-        """The offset of the sink's workspace."""
+        """Claims the sink's workspace, and returns its offset in bytes."""
         size, meaning = self.workspace(p)
         return workspace.claim(size, meaning, ALIGNMENT).offset if size else 0
 
@@ -53,22 +53,23 @@ class SinkKernels(Part):
 
 @dataclass(frozen=True)
 class RowReduceKernels(SinkKernels):
-    """One kernel joins the states of each row, or column. Warps have ``RESULTS`` results each, and the lanes that share
-    one have different states."""
+    """The kernel that joins the states of each row, or of each column. A warp computes ``RESULTS`` results; the lanes
+    of one result read different states."""
 
     states: RowStates
 
     template = "epilogue/row_reduce_kernels.mako"
     RESULTS = 8
-    FILL_BLOCKS = 1024  #: of the kernel that fills states, at most
+    FILL_BLOCKS = 1024  #: the most blocks of the kernel that fills states
 
     @property
     def fills(self) -> bool:
-        """True if a kernel makes all states those of no value, because the main kernel does not store each one."""
+        """True if a kernel first sets all states to the identity, because the main kernel does not store every
+        state."""
         return False
 
     def parts(self, p: KernelProblem) -> int:
-        """States of a result in the workspace."""
+        """The number of states of one result in the workspace."""
         raise NotImplementedError
 
     def workspace(self, p: KernelProblem) -> tuple[int, str]:
@@ -77,7 +78,7 @@ class RowReduceKernels(SinkKernels):
 
     @property
     def rows(self) -> list[Parameters]:
-        """The parameters of the kernel."""
+        """The parameters of the kernel that joins states."""
         results = Parameters("u32", ("results",), lambda x: (results_of(self.states.sink, x.p.m, x.p.n)[0],))
         parts = Parameters("u32", ("parts",), lambda x: (self.parts(x.p),))
         return [given("u64", "C", "W"), *sink_parameters(self.problem)[-1:], results, parts]
@@ -122,7 +123,8 @@ class RowReduceKernels(SinkKernels):
 
     @property
     def other_states(self) -> list[list[tuple[str, str, int]]]:
-        """Triples (type, register, offset) of the states of all warps but the first."""
+        """For each warp except the first: type, register and byte offset of each component of its state in shared
+        memory."""
         return [
             [
                 (ptx_type, self.states.other[n][0], at + offset)
@@ -134,7 +136,7 @@ class RowReduceKernels(SinkKernels):
 
 @dataclass(frozen=True)
 class TileReduceKernels(RowReduceKernels):
-    """The kernel that joins states of tiles in shared memory, or of vectors of sums of slices."""
+    """The kernel that joins states, each of a tile in shared memory or of a vector of sums of slices."""
 
     scheduler: GridScheduler
     reduction: Reduction
@@ -146,13 +148,13 @@ class TileReduceKernels(RowReduceKernels):
         return not self.reduction.stores_partials
 
     def parts(self, p: KernelProblem) -> int:
-        """States of a result in the workspace: those of results (j, i) that are taken from the sums of (i, j) come
-        last."""
+        """The number of states of one result in the workspace. States of results (j, i) that are computed from the sums
+        of (i, j) come last."""
         every = (self.states, self.states.mirror)
         return sum(self._parts(p, states.of_rows) for states in every if states is not None) if p.results else 0
 
     def _parts(self, p: KernelProblem, of_rows: bool) -> int:
-        """States of a row, or of a column."""
+        """The number of states of a row of C, or of a column."""
         if self.reduction.stores_partials:
             return int(p.n // self.walk.vec if of_rows else p.m)
         tiles_m, tiles_n, _ = self.scheduler.tiles(p)
@@ -161,16 +163,17 @@ class TileReduceKernels(RowReduceKernels):
 
 @dataclass(frozen=True)
 class AggregateKernels(SinkKernels):
-    """A kernel fills C with the identity. Where the order counts, one adds the values of each column of results by
-    groups of rows, and one adds these by groups of columns."""
+    """The kernels of an aggregation. One fills C with the identity before the main kernel. If the order of additions is
+    fixed, a second kernel adds the values of each column of results by row groups, and a third adds these sums by
+    column groups."""
 
     groups: GroupReduction
 
     template = "epilogue/aggregate_kernels.mako"
-    FILL_BLOCKS = 1024  #: of the kernel that fills C, at most
+    FILL_BLOCKS = 1024  #: the most blocks of the kernel that fills C
 
     def _inner_groups(self, p: KernelProblem) -> int:
-        """Groups of the key that depends on i."""
+        """The number of groups that the key of axis i selects from."""
         rows, columns = p.sink.groups
         return integer(columns if p.sink.transposed else rows)  # type: ignore[no-any-return]
 
@@ -209,5 +212,5 @@ class AggregateKernels(SinkKernels):
 
     @property
     def block_bytes(self) -> int:
-        """Bytes of the values of a block."""
+        """Bytes of the values that a block reduces at once."""
         return self.THREADS * self.groups.bytes

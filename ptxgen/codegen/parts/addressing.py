@@ -1,4 +1,4 @@
-"""Addresses of elements of an operand or of C in global memory: by a leading dimension, or through offset tables."""
+"""Addressing of operands and of C in global memory, by a leading dimension or through offset tables."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ OUT_OF_IMAGE_LUT = (~0xF0 | ~0xCC) & 0xAA
 
 
 def multiplier(n: int) -> tuple[int, int]:
-    """The pair (magic, shift): x // n is x · magic >> shift, for x below 2^31 (Granlund & Montgomery, PLDI 1994)."""
+    """The numbers ``magic`` and ``shift`` with x // n = (x · magic) >> shift for x below 2^31 (Granlund & Montgomery,
+    PLDI 1994)."""
     shift = 31 + (n - 1).bit_length()
     return (1 << shift) // n + 1, shift
 
 
 def _implicit(p: KernelProblem, name: str) -> ImplicitOperand:
-    """The offset tables of A, B or C, which ``p`` addresses through tables."""
+    """The offset tables of A, B or C, which must be addressed through offset tables. ``name``: a, b or c."""
     access = p.operand(name.upper()).access
     assert isinstance(access, OffsetTables)
     assert access.maps is not None
@@ -30,8 +31,9 @@ def _implicit(p: KernelProblem, name: str) -> ImplicitOperand:
 
 @dataclass(frozen=True)
 class OperandAddressing(Part):
-    """How a thread's loads of operand ``name`` are addressed. ``mode``: STRIDED, or the mode of offset tables;
-    ``mn_offsets``, ``k_offsets``: the distinct offsets of the loads of a stage along M (or N) and K."""
+    """How a thread addresses its loads of operand ``name``. ``mode``: STRIDED, or the mode of the offset tables;
+    ``mn_offsets``, ``k_offsets``: the distinct offsets, along M (or N) and along K, of a thread's loads of one
+    stage."""
 
     name: str
     mode: str
@@ -42,7 +44,7 @@ class OperandAddressing(Part):
 
     @classmethod
     def of(cls, name: str, mode: str, offsets: Iterable[tuple[int, int]] = ()) -> OperandAddressing:
-        """``offsets``: along M (or N) and K, of each load."""
+        """The addressing of operand ``name``. ``offsets``: for each load, its offsets along M (or N) and along K."""
         known = list(offsets)
         return cls(name, mode, list(dict.fromkeys(mn for mn, _ in known)), list(dict.fromkeys(k for _, k in known)))
 
@@ -57,22 +59,23 @@ class OperandAddressing(Part):
 
     @property
     def is_im2col(self) -> bool:
-        """True if entries of the tables have coordinates, which show whether an element is outside the image."""
+        """True if table entries also have coordinates, from which a thread tests if an element is outside the image."""
         return self.mode == IM2COL
 
     def _entry(self, axis: str, n: int) -> str:
-        """The load of an entry, up to its address."""
+        """The instruction that loads table entry ``n`` along ``axis``, without the address operand."""
         offset, coordinates = f"%{axis}_off_{self.name}{n}", f"%{axis}_coord_{self.name}{n}"
         return f"ld.global.nc.v2.b32 {{{offset}, {coordinates}}}" if self.is_im2col else f"ld.global.nc.b32 {offset}"
 
     @property
     def mn_entries(self) -> list[str]:
-        """The load of the entry of each offset along M (or N), up to its address."""
+        """The instructions that load the table entries of ``mn_offsets``, without the address operand."""
         return [self._entry("mn", n) for n in range(len(self.mn_offsets))]
 
     @property
     def k_entries(self) -> list[tuple[str, int]]:
-        """The pair (load of the entry up to its address, its offset in the table) of each offset along K."""
+        """For each of ``k_offsets``: the instruction that loads its table entry, without the address operand, and the
+        byte offset of the entry in the table."""
         return [(self._entry("k", n), k * self.table_entry_bytes) for n, k in enumerate(self.k_offsets)]
 
     @property
@@ -81,7 +84,7 @@ class OperandAddressing(Part):
 
     @property
     def parameters(self) -> list[Parameters]:
-        """The tables, and the words that test coordinates."""
+        """The parameters with the addresses of the tables, and the words with which coordinates are tested."""
         n = self.name
         if self.strided:
             return []
@@ -91,13 +94,13 @@ class OperandAddressing(Part):
 
     @property
     def skip_past_k(self) -> str:
-        """The instruction that skips loads past the remainder of K, besides those outside the image."""
+        """The instruction that sets %skip for loads beyond the remainder of K; loads outside the image stay skipped."""
         return "setp.ge.or.u32 %skip, %tmp0, %k_rem, %skip;" if self.is_im2col else "setp.ge.u32 %skip, %tmp0, %k_rem;"
 
 
 @dataclass(frozen=True)
 class CAddressing(Part):
-    """How elements of C are addressed. ``tables``: through a table of rows and a table of columns."""
+    """How elements of C are addressed. ``tables``: True if through an offset table of rows and one of columns."""
 
     tables: bool
 
@@ -107,7 +110,7 @@ class CAddressing(Part):
 
     @property
     def parameters(self) -> list[Parameters]:
-        """The tables."""
+        """The parameters with the addresses of the tables."""
         if not self.tables:
             return []
         return [Parameters("u64", ("rows_c", "columns_c"), lambda x: _implicit(x.p, "c").tables)]

@@ -18,7 +18,8 @@ from ptxgen.lowering.kernel_problem import KernelProblem
 
 @dataclass(frozen=True)
 class Reducer(Part):
-    """Joins partial results of a reduction. ``arithmetic``: that of sums; ``identity``: as PTX writes it."""
+    """The part that joins partial results of a reduction. ``arithmetic``: the arithmetic of sums; ``identity``: the
+    identity of the reduction as a PTX literal."""
 
     problem: KernelProblem
     arithmetic: Arithmetic
@@ -35,22 +36,23 @@ class Reducer(Part):
         return self.arithmetic.zero
 
     def identity_in(self, ptx_type: str) -> str:
-        """``identity`` in accumulators of another type ``ptx_type`` of registers, too."""
+        """The PTX literal of the identity in accumulators whose registers have the type ``ptx_type``."""
         return self.identity if ptx_type == self.arithmetic.type else "0"
 
     @property
     def temporaries(self) -> list[str]:
-        """The declarations of the registers that ``join`` uses besides its operands."""
+        """The declarations of the temporary registers of ``join``."""
         return []
 
     def join(self, into: str, other: str, guard: str = "") -> list[str]:
-        """The instructions of ``into`` = ``into`` joined with ``other``."""
+        """The instructions that join ``other`` to ``into``, which receives the result. ``guard``: a guard predicate."""
         return [f"{guard}{self.arithmetic.add} {into}, {into}, {other};"]
 
 
 @dataclass(frozen=True)
 class ExpressionReducer(Reducer):
-    """The reduction of an expression: its steps too. ``contracts``: products that are added become multiply-adds."""
+    """The part that computes the steps of an expression and joins partial results. ``contracts``: True if a product
+    that is added becomes a fused multiply-add."""
 
     contracts: ClassVar[bool] = True
 
@@ -69,7 +71,7 @@ class ExpressionReducer(Reducer):
 
     @property
     def identities(self) -> list[str]:
-        """The components of an accumulator before the first step, as PTX writes them."""
+        """The initial values of the components of an accumulator, as PTX literals."""
         return [literal(x) for x in self.algebra.identities]
 
     @property
@@ -83,7 +85,7 @@ class ExpressionReducer(Reducer):
         return self.join_components([into], [other], guard)
 
     def join_components(self, into: Sequence[str], other: Sequence[str], guard: str = "") -> list[str]:
-        """``join`` of accumulators with several registers."""
+        """The instructions that join the accumulator ``other`` to ``into``; each accumulator has several registers."""
         return self._join(into, other, guard, Temporaries("j"))
 
     def _join(self, into: Sequence[str], other: Sequence[str], guard: str, used: Temporaries) -> list[str]:
@@ -97,17 +99,18 @@ class ExpressionReducer(Reducer):
 
     @property
     def guarded(self) -> bool:
-        """True if steps beyond K must not be computed: zeros there change the result."""
+        """True if steps beyond K must not be computed, because zeros as elements would change the result."""
         return not self.algebra.pads_with_zero
 
     def step(self, into: Sequence[str], registers: Mapping[Node, str]) -> list[str]:
-        """The instructions that reduce one step into the registers ``into`` of an accumulator. ``registers``: of what
-        the step reads, besides scalars."""
+        """The instructions that reduce one step into the accumulator with the registers ``into``. ``registers``: the
+        registers of the elements and indices that the step reads."""
         return self._step(into, registers, Temporaries())
 
     def step_pattern(self, leaves: Sequence[Node]) -> str:
-        """The lines of ``step``, for ``str.format`` with the registers of an accumulator and then those of ``leaves``,
-        what the step reads: a kernel has thousands of steps that differ in registers alone."""
+        """A format string of the lines of ``step``. Its arguments are the registers of an accumulator, then those of
+        ``leaves``, the elements and indices that the step reads. Formatting is faster than ``step``, and a kernel has
+        thousands of steps that differ only in registers."""
         numbers = range(len(self.algebra.components) + len(leaves))
         places = [f"\x01{n}\x02" for n in numbers]
         into, held = places[: len(self.algebra.components)], places[len(self.algebra.components) :]
@@ -125,7 +128,7 @@ class ExpressionReducer(Reducer):
 
     @cached_property
     def step_temporaries(self) -> list[str]:
-        """The declarations of the registers that a step uses besides those that it reads."""
+        """The declarations of the temporary registers of a step."""
         used = Temporaries()
         elements = [self.algebra.a, self.algebra.b, *(v.element for v in self.algebra.vectors)]
         elements += [variable(axis, "s32") for axis in "ijk"]
@@ -135,13 +138,14 @@ class ExpressionReducer(Reducer):
 
     @property
     def paired(self) -> PairReducer:
-        """The reducer of pairs of values of 16 bits."""
+        """The reducer of the same expression for pairs of 16-bit values."""
         return PairReducer(self.problem, self.arithmetic, self.sm)
 
 
 @dataclass(frozen=True)
 class PairReducer(ExpressionReducer):
-    """The reduction of two adjacent columns in one register. Each operation rounds, as in the type of the elements."""
+    """The reducer of two adjacent columns, whose 16-bit values share one register. Each operation rounds to the element
+    type."""
 
     contracts = False
 

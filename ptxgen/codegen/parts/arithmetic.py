@@ -11,15 +11,15 @@ from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.lowering.sink import part_names
 from ptxgen.problem.dtypes import bits_of, dtype
 
-#: the registers of a vector of numbers, or the name of a number that calls pass, which multiplies each of a vector
+#: a factor: the registers of a vector of numbers, or the name of a scalar parameter, which multiplies each number
 Factor = Sequence[str] | str
 
 
 @dataclass(frozen=True)
 class Arithmetic(Part):
-    """The arithmetic of sums and of the epilogue, in PTX. ``type``: of alpha, beta and the epilogue; ``bytes`` of it;
-    ``add``, ``mul``, ``fma``, ``setp_ne``: its instructions; ``zero`` as PTX writes it; ``s32_to_f32``: whether s32
-    accumulators are converted first. ``parts``: registers of a number."""
+    """The arithmetic of sums and of the epilogue, in PTX. ``type``: the PTX type of alpha, beta and the epilogue;
+    ``bytes``: the size of a number; ``add``, ``mul``, ``fma``, ``setp_ne``: instructions; ``zero``: a PTX literal;
+    ``s32_to_f32``: True if s32 accumulators are converted to f32 first; ``parts``: registers of a number."""
 
     type: str
     bytes: int
@@ -47,15 +47,15 @@ class Arithmetic(Part):
         return made(name, arithmetic.bytes, *instructions, bits_of(0.0, dtype(name)), convert)
 
     def multiply(self, to: Sequence[str], x: Factor, y: Factor, guard: str = "") -> list[str]:
-        """The instructions of to = x · y, number by number. ``to`` may be the registers of ``x``."""
+        """The instructions that compute to = x · y, number by number. ``to`` may be the registers of ``x``."""
         return [f"{guard}{self.mul} {r}, {a}, {b};" for r, a, b in self._numbers(to, x, y)]
 
     def multiply_add(self, to: Sequence[str], x: Factor, y: Factor, guard: str = "") -> list[str]:
-        """The instructions of to = to + x · y, number by number."""
+        """The instructions that compute to = to + x · y, number by number."""
         return [f"{guard}{self.fma} {r}, {a}, {b}, {r};" for r, a, b in self._numbers(to, x, y)]
 
     def test_nonzero(self, predicate: str, name: str) -> list[str]:
-        """The instructions that set a predicate if a number that calls pass is not zero."""
+        """The instructions that set ``predicate`` if the scalar parameter ``name`` is not zero."""
         return [f"{self.setp_ne} {predicate}, %{name}, {self.zero};"]
 
     @property
@@ -65,7 +65,7 @@ class Arithmetic(Part):
 
     @property
     def set_p_if_beta(self) -> list[str]:
-        """The same of %p."""
+        """The instructions that set %p if beta is not zero."""
         return self.test_nonzero("%p", "beta")
 
     def _numbers(self, to: Sequence[str], x: Factor, y: Factor) -> list[tuple[str, str, str]]:
@@ -75,8 +75,9 @@ class Arithmetic(Part):
 
 @dataclass(frozen=True)
 class ComplexArithmetic(Arithmetic):
-    """The arithmetic of complex numbers. Instructions and ``zero`` are those of the parts, of PTX type ``type``; a
-    number has ``bytes``, and a register for each part: vectors of registers have real and imaginary parts in turn."""
+    """The arithmetic of complex numbers. Instructions, ``zero`` and ``type`` are those of a real or imaginary part;
+    ``bytes``: the size of a complex number. Each part has a register; vectors of registers alternate real and imaginary
+    parts."""
 
     parts: ClassVar[int] = 2
 
@@ -114,7 +115,7 @@ class ComplexArithmetic(Arithmetic):
         ]
 
     def _pairs(self, to: Sequence[str], x: Factor, y: Factor) -> list[tuple[tuple[str, str], ...]]:
-        """The parts of each number of ``to``, ``x`` and ``y``."""
+        """For each number: the registers of its real and imaginary part in ``to``, ``x`` and ``y``."""
         vectors = []
         for v in (to, x, y):
             if isinstance(v, str):

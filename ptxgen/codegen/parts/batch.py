@@ -1,4 +1,4 @@
-"""The batch items of a launch."""
+"""The part for the batch items of a launch."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ from ptxgen.codegen.parts.part import Part
 
 @dataclass(frozen=True)
 class Batch(Part):
-    """The batch. ``active``: whether the problem is one; a kernel serves every batch size above 1."""
+    """The part that finds a block's batch item. ``active``: True if the problem is a batch; one kernel serves every
+    batch size above 1."""
 
     active: bool
 
     @property
     def items(self) -> str:
-        """The slot of the items that a block finds by its number."""
+        """The slot that computes a block's batch item from the block's number."""
         return "sched/batch.mako" if self.active else "sched/one_item.mako"
 
     @property
     def template(self) -> str:
-        """The slot of what differs between items in a schedule."""
+        """The slot that schedules include to find the block's batch item."""
         return self.items
 
     @property
@@ -31,7 +32,7 @@ class Batch(Part):
 
     @property
     def parameters(self) -> list[Parameters]:
-        """Byte strides of A, B and C, the launch's first item, its number of items."""
+        """The parameters: byte strides of A, B and C, the launch's first item, and its number of items."""
         if not self.active:
             return []
         return [

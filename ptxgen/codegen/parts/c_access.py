@@ -1,4 +1,4 @@
-"""Accesses to C: types, vector widths and registers."""
+"""Accesses to C: their types, vector widths and registers."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from ptxgen.lowering.kernel_problem import KernelProblem
 
 @dataclass(frozen=True)
 class CAccess(Part):
-    """How a kernel reads and writes C. ``vec``: elements of one access to C or to partial sums, ``vector_red``: whether
-    red.global adds vectors; ``streaming``: whether stores of C are evicted first; ``preinitialises``: whether registers
-    are set before guarded instructions write them. Otherwise ptxas assumes that they are live before, and hundreds of
-    them spill."""
+    """How a kernel reads and writes C. ``vec``: elements of one access to C or to partial sums; ``vector_red``: True if
+    red.global adds vectors; ``streaming``: True if stores of C use the policy evict-first; ``preinitialises``: True if
+    registers are set before guarded instructions write them; else ptxas assumes that they are live before, and hundreds
+    of registers spill."""
 
     problem: KernelProblem
     arithmetic: Arithmetic
@@ -29,22 +29,22 @@ class CAccess(Part):
 
     @cached_property
     def is_16bit(self) -> bool:
-        """True if C has 16-bit floats."""
+        """True if elements of C are 16-bit floats."""
         return self.problem.output.bytes == 2 and not self.problem.output.integer
 
     @cached_property
     def is_s8(self) -> bool:
-        """True if C has integers of 8 bits, to which f32 is rounded."""
+        """True if elements of C are 8-bit integers, to which f32 results are rounded."""
         return self.problem.out == "s8" and self.problem.sink.stored_type == "f32"
 
     @cached_property
     def truncates(self) -> bool:
-        """True if stores write the low bits of registers."""
+        """True if stores of C write only the low bits of registers."""
         return self.problem.output.integer and self.problem.output.bytes < 4
 
     @cached_property
     def is_fp8(self) -> bool:
-        """True if C has 8-bit floats, which are converted in pairs."""
+        """True if elements of C are 8-bit floats, which are converted in pairs."""
         return self.problem.output.fp8
 
     @cached_property
@@ -54,17 +54,17 @@ class CAccess(Part):
 
     @cached_property
     def pair_type(self) -> str:
-        """The type of C, of which a pair of sums makes one element; empty: a pair makes two."""
+        """The type of C if two sums make one element (a gated activation); empty: each sum makes one element."""
         return self.problem.out.removeprefix("half_") if "store_gated" in self.problem.sink.needs else ""
 
     @cached_property
     def converts(self) -> bool:
-        """True if elements of C differ from the type of the epilogue's arithmetic."""
+        """True if the element type of C differs from the type of the epilogue's arithmetic."""
         return self.is_16bit or self.is_s8 or self.is_fp8
 
     @cached_property
     def bytes(self) -> int:
-        """Bytes of an element."""
+        """Bytes of an element of C."""
         return self.problem.output.bytes
 
     @cached_property
@@ -73,12 +73,12 @@ class CAccess(Part):
 
     @cached_property
     def width(self) -> int:
-        """Registers of ``vec`` sums."""
+        """The number of registers of ``vec`` sums."""
         return self.vec * self.arithmetic.parts
 
     @cached_property
     def type(self) -> str:
-        """The type of an access of ``vec`` elements."""
+        """The type suffix of an access of ``vec`` elements of C."""
         n = self.vec
         if n == 1 or not (self.is_16bit or self.is_fp8):
             return width(self.width, self.element_type)
@@ -86,7 +86,7 @@ class CAccess(Part):
 
     @cached_property
     def sums_type(self) -> str:
-        """The type of an access of ``vec`` partial sums."""
+        """The type suffix of an access of ``vec`` partial sums."""
         return width(self.width, self.arithmetic.type)
 
     @cached_property
@@ -97,7 +97,7 @@ class CAccess(Part):
 
     @cached_property
     def loaded(self) -> Tile:
-        """The registers that a load of ``vec`` elements fills."""
+        """The registers that a load of ``vec`` elements of C fills."""
         if self.is_fp8:
             return Tile("c_raw", "b16", (max(1, self.vec // 2),))
         if self.is_16bit:
@@ -106,33 +106,33 @@ class CAccess(Part):
 
     @cached_property
     def word_values(self) -> list[tuple[str, list[str]]]:
-        """Pairs (loaded register, its elements) of narrow elements."""
+        """Each loaded register, with the registers of the elements that it contains."""
         n = max(1, self.vec // self.loaded.size)
         return [(r, self.values.all[i * n : (i + 1) * n]) for i, r in enumerate(self.loaded.all)]
 
     @cached_property
     def sum_offsets(self) -> range:
-        """The offset of each register of the partial sums of an access."""
+        """The byte offset of each register in an access to partial sums."""
         return range(0, self.vec * self.arithmetic.bytes, self.arithmetic.bytes // self.arithmetic.parts)
 
     @cached_property
     def half(self) -> Tile:
-        """The halves of a word."""
+        """The registers of the two halves of a word."""
         return Tile("half", "b16", (2,))
 
     @cached_property
     def pair(self) -> Tile:
-        """Two 8-bit floats, as f16."""
+        """The register of two 8-bit floats that are converted to f16."""
         return Tile("pair", "b32", (1,))
 
     @cached_property
     def values(self) -> Tile:
-        """The elements in the type of the epilogue's arithmetic."""
+        """The registers of the elements, converted to the type of the epilogue's arithmetic."""
         return Tile("c_val", self.arithmetic.type, (self.vec,)) if self.converts else self.loaded
 
     @cached_property
     def addend(self) -> Tile:
-        """Partial sums that are added to others."""
+        """The registers of loaded partial sums, which are added to others."""
         return Tile("partial", self.arithmetic.type, (self.width,))
 
     @cached_property
@@ -152,7 +152,7 @@ class CAccess(Part):
 
     @cached_property
     def preinitialised(self) -> list[tuple[str, str, str]]:
-        """Triples (type, register, zero) of registers that are set before guarded instructions write them."""
+        """The registers that are set to zero before guarded instructions write them: type, name and literal of zero."""
         if not self.preinitialises:
             return []
         zeros = {"f32": "0f00000000", self.arithmetic.type: self.arithmetic.zero}

@@ -1,4 +1,4 @@
-"""The epilogue: how finished sums become C."""
+"""The epilogue, which computes C from finished sums and stores it."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _STORES = {
 
 @dataclass(frozen=True)
 class Epilogue(Part):
-    """The part that stores the sums of a block to C. ``template``: the slot that stores a tile. Families derive from
-    it."""
+    """The part that stores the sums of a block to C; families derive their own. ``template``: the slot that stores a
+    tile."""
 
     config: Config
     arithmetic: Arithmetic
@@ -32,39 +32,40 @@ class Epilogue(Part):
     c: CAccess
 
     template = ""
-    via_smem = False  #: whether sums go through shared memory
+    via_smem = False  #: True if sums are stored through shared memory
     pack_8bit = False  #: whether packed pairs of 8-bit results are collected in registers and stored by one access
     computes_oob = False  #: whether threads compute sums outside C too (only their stores are guarded)
 
     @property
     def store_op(self) -> str:
-        """The slot that stores one vector of sums: those of a slice, or complete ones by the sink."""
+        """The slot that stores one vector of sums: partial sums of a slice, or complete sums by the sink."""
         return self.reduction.store_op or self.c.problem.sink.template
 
     @property
     def scales_sums(self) -> bool:
-        """True if the sink takes sums times alpha."""
+        """True if sums are multiplied by alpha before the sink reads them."""
         return any(s.name == "alpha" for s in self.c.problem.sink.scalars)
 
     def scaled(self, to: str, sums: str) -> str:
-        """The instruction that gives the sink a sum: times alpha, if the sink has one."""
+        """The instruction that sets register ``to`` to a sum for the sink, multiplied by alpha if the sink has
+        alpha."""
         if self.scales_sums:
             return f"{self.arithmetic.mul} {to}, {sums}, %alpha;"
         return f"mov.{self.arithmetic.type} {to}, {sums};"
 
     @cached_property
     def stored(self) -> list[str]:
-        """The registers of a vector that is stored."""
+        """The registers of the vector that is stored."""
         return self.vector.all[: self.c.width]
 
     @property
     def slices_plus_beta_c(self) -> list[str]:
-        """The instructions that add beta C to the sums of slices in ``stored``, if beta is not zero."""
+        """The instructions that add beta·C to the sums of slices in ``stored`` if beta is not zero."""
         return self.arithmetic.multiply_add(self.stored, self.c.values.all, "beta", "@%has_beta ")
 
     @property
     def beta_c(self) -> list[str]:
-        """The instructions that set ``stored`` to beta C where %p holds."""
+        """The instructions that set ``stored`` to beta·C if %p is true."""
         return self.arithmetic.multiply(self.stored, self.c.values.all, "beta", "@%p ")
 
     @property
@@ -74,7 +75,7 @@ class Epilogue(Part):
 
     @property
     def out_addr(self) -> str:
-        """The slot that computes the addresses to which a block stores: of C or of partial sums."""
+        """The slot that computes the addresses, of C or of partial sums, to which a block stores."""
         return "epilogue/c_strided.mako" if self.reduction.stores_partials else self.c.addressing.template
 
     @cached_property
@@ -84,7 +85,7 @@ class Epilogue(Part):
 
     @property
     def summary(self) -> str:
-        """The text of its banner."""
+        """The text of the epilogue's banner."""
         return _STORES.get(self.reduction, "store C") + (
             " through shared memory" if self.via_smem else " from registers"
         )
@@ -92,11 +93,13 @@ class Epilogue(Part):
 
 @dataclass(frozen=True, kw_only=True)
 class TileEpilogue(RowLanes, Epilogue):
-    """Threads hold sums of a tile of the block. ``threads`` of the block; ``ns``: columns of C that a thread (or lane)
-    holds, ``columns``: from its first column, the first of each vector; ``contiguous``: adjacent columns among them;
-    ``via_smem``: sums go through shared memory, in rows of ``row_pitch`` elements; ``aliases_stages``: in the place of
-    the stages of A and B; ``sts_guard``: the guard of stores of sums to shared memory; ``by_rows``: lanes keep their
-    columns, and loop over rows."""
+    """The epilogue of kernels whose threads hold the sums of the block's tile in registers.
+
+    ``threads``: threads of the block; ``ns``: columns of C that a thread holds; ``columns``: the first column of each
+    of its vectors, relative to its first column; ``contiguous``: the number of adjacent columns of a thread;
+    ``via_smem``: True if sums are stored through shared memory, in rows of ``row_pitch`` elements; ``aliases_stages``:
+    True if this memory is that of the stages of A and B; ``sts_guard``: the guard of stores of sums to shared memory;
+    ``by_rows``: True if lanes keep their columns and loop over rows."""
 
     threads: int
     ns: int
@@ -109,8 +112,8 @@ class TileEpilogue(RowLanes, Epilogue):
     sts_guard: str = ""
     by_rows: bool = False
 
-    UNROLLED = 8  #: the epilogue through shared memory is unrolled up to this many rounds
-    ROW_BATCH = 8  #: vectors that an iteration over rows stores
+    UNROLLED = 8  #: the most rounds for which the epilogue through shared memory is unrolled
+    ROW_BATCH = 8  #: the most vectors that one iteration over rows stores
 
     @property
     def template(self) -> str:  # type: ignore[override]
@@ -120,7 +123,7 @@ class TileEpilogue(RowLanes, Epilogue):
 
     @cached_property
     def vector(self) -> Tile:
-        """A row of the thread's sums, or a vector of the block's tile."""
+        """The registers of a row of the thread's sums, or of a vector of the block's tile."""
         return Tile("result", self.arithmetic.type, (max(self.ns * self.arithmetic.parts, self.c.width),))
 
     @cached_property
@@ -128,7 +131,8 @@ class TileEpilogue(RowLanes, Epilogue):
         return self.config.bounds != BOUNDS_NONE
 
     def scaled_row(self, sums: Sequence[str] = ()) -> list[str]:
-        """The instructions that give the sink the sums of a row of the thread, or those in ``vector``."""
+        """The instructions that set ``vector`` to the values for the sink. ``sums``: the registers of a row of the
+        thread's sums; empty: the sums are in ``vector``."""
         row = self.vector.all[: self.ns * self.arithmetic.parts]
         if self.scales_sums:
             return self.arithmetic.multiply(row, sums or row, "alpha")
@@ -142,7 +146,7 @@ class TileEpilogue(RowLanes, Epilogue):
 
     @property
     def in_bounds(self) -> str:
-        """The guard of a vector in C."""
+        """The guard of accesses to a vector of C; empty: all vectors are inside C."""
         return "@%in_bounds " if self.checks_bounds else ""
 
     @cached_property
@@ -153,14 +157,15 @@ class TileEpilogue(RowLanes, Epilogue):
 
     @property
     def group_sum_loads(self) -> list[tuple[list[str], str, int]]:
-        """Triples (registers, their operand, offset) of a vector of sums of each thread group that splits K."""
+        """The loads of a vector of sums from shared memory, one for each thread group: registers, their operand, byte
+        offset."""
         size = self.config.ml * self.row_pitch * self.arithmetic.bytes
         into = [self.vector, *[self.c.addend] * (self.config.kl - 1)]
         return [(tile.all[: self.c.width], tile.vector(0, n=self.c.width), g * size) for g, tile in enumerate(into)]
 
     @property
     def sum_vectors(self) -> list[tuple[int, str]]:
-        """Pairs (first column, operand) of the stores of a row of sums to shared memory."""
+        """The stores of a row of sums to shared memory: the first column and the operand of each."""
         n, parts = self.sts_vec, self.arithmetic.parts
         return [(j, self.vector.vector(j * parts, n=n * parts)) for j in range(0, self.ns, n)]
 
@@ -175,18 +180,18 @@ class TileEpilogue(RowLanes, Epilogue):
 
     @property
     def sts_vec(self) -> int:
-        """Elements of one store of sums to shared memory."""
+        """The number of sums of one store to shared memory."""
         return min(self.contiguous, 16 // self.arithmetic.bytes)
 
     @property
     def row_vectors(self) -> int:
-        """Vectors of a row of the block's tile."""
+        """The number of vectors of a row of the block's tile."""
         return self.config.nl // self.c.vec
 
     @property
     def vector_place(self) -> list[str]:
-        """The instructions that set %c_row and %c_col to the row of vector %vec_index of the block's tile, and to its
-        place in the row."""
+        """The instructions that set %c_row to the row of vector %vec_index in the block's tile, and %c_col to the index
+        of the vector in the row."""
         n = self.row_vectors
         if power_of_two_in(n) == n:
             return [f"shr.u32 %c_row, %vec_index, {log2(n)};", f"and.b32 %c_col, %vec_index, {n - 1};"]
@@ -194,49 +199,49 @@ class TileEpilogue(RowLanes, Epilogue):
 
     @property
     def gather_loads(self) -> int:
-        """Vectors of the block's tile."""
+        """The number of vectors of the block's tile."""
         return self.config.ml * self.config.nl // self.c.vec
 
     @property
     def gather_rounds(self) -> int:
-        """Vectors of a thread."""
+        """The number of rounds: in each, a thread stores one vector of the tile."""
         return -(-self.gather_loads // self.threads)
 
     @property
     def gather_end(self) -> int:
-        """The index of a vector at which all threads end: they have equal numbers of rounds."""
+        """The end of the loop over indices of vectors. All threads have the same number of rounds."""
         return self.gather_loads if self.gather_rounds == 1 else self.gather_rounds * self.threads
 
     @property
     def partial_gather(self) -> bool:
-        """True if threads have no vector in the last round."""
+        """True if some threads have no vector in the last round."""
         return self.gather_loads % self.threads > 0
 
     @cached_property
     def gather_guard(self) -> str:
-        """The guard of a thread's vector."""
+        """The guard of accesses to a thread's vector; empty: there is always a vector inside C."""
         return "@%in_bounds " if self.checks_bounds or self.partial_gather else ""
 
     # ---- by rows
 
     @property
     def round_columns(self) -> int:
-        """Columns from a vector of a lane to its next one."""
+        """The number of columns from one vector of a lane to its next."""
         return self.row_lanes * self.c.vec
 
     @property
     def vector_columns(self) -> list[int]:
-        """Columns from the first vector of a lane to each in a row."""
+        """The column of each vector of a lane in a row, relative to its first vector."""
         return [j * self.round_columns for j in range(self.row_rounds)]
 
     @property
     def batch_bytes(self) -> int:
-        """Bytes of the sums between two iterations over rows."""
+        """The bytes by which the address of the sums advances from one iteration over rows to the next."""
         return self.row_batch * self.rows_per_step * self.row_pitch * self.arithmetic.bytes
 
     @property
     def batch_loads(self) -> list[list[list[tuple[list[str], str, int]]]]:
-        """``group_sum_loads`` of each vector of each row that an iteration stores."""
+        """The ``group_sum_loads`` of one iteration over rows: by row, then by vector."""
         size = self.arithmetic.bytes
         return [
             [
@@ -251,15 +256,15 @@ class TileEpilogue(RowLanes, Epilogue):
 
     @property
     def sums_access(self) -> str:
-        """The type of a store of sums to shared memory."""
+        """The type suffix of a store of sums to shared memory."""
         return width(self.sts_vec * self.arithmetic.parts, self.arithmetic.type)
 
     @property
     def row_batch(self) -> int:
-        """Rows of a thread that an iteration stores."""
+        """The number of rows of a thread that one iteration over rows stores."""
         return max(1, min(self.ROW_BATCH // self.row_rounds, self.config.ml // self.rows_per_step))
 
     @property
     def checked_columns(self) -> list[int]:
-        """The first columns of vectors that may be outside C."""
+        """The first columns of the vectors that may be outside C."""
         return list(self.columns) if self.checks_bounds else []

@@ -16,10 +16,13 @@ from ptxgen.problem.epilogue_ops import COLUMN, ROW, SCALE, EpilogueOp, Epilogue
 
 @dataclass(frozen=True)
 class FusedOps(Part):
-    """The fused operations of an epilogue. ``template``: their slot; ``operands``: by name, the PTX type of a load and
-    the bytes of an element; ``operations``: in order; ``type``: of their arithmetic; ``sm``: the target;
-    ``scalar_bias``: all elements of C add the same bias; ``batched_bias``: each batch item has a bias of its own,
-    stored consecutively; ``grouped``: an item's operands begin at offsets that its descriptor holds."""
+    """The fused operations of an epilogue.
+
+    ``template``: their slot; ``operands``: operand -> the PTX type of a load and the bytes of an element;
+    ``operations``: the operations in order; ``type``: the PTX type of their arithmetic; ``sm``: the target
+    architecture; ``scalar_bias``: True if one bias is added to all elements of C; ``batched_bias``: True if each batch
+    item has its own bias, stored consecutively; ``grouped``: True if the operands of an item begin at offsets in its
+    descriptor."""
 
     template: str
     operands: dict[str, tuple[str, int]]
@@ -32,7 +35,7 @@ class FusedOps(Part):
 
     @classmethod
     def of(cls, p: KernelProblem, batched: bool, sm: int, template: str = "epilogue/fused_ops.mako") -> FusedOps:
-        """The fused operations of ``p``. ``template``: the slot, if there are any."""
+        """The fused operations of ``p``. ``template``: the slot, unless ``p`` has no fused operations."""
         types = {name: p.sink.array_dtype(name) for name in p.sink.arrays} if p.sink.epilogue else {}
         operands = {
             name: ("b16" if element.bytes == 2 else element.name, element.bytes) for name, element in types.items()
@@ -50,17 +53,17 @@ class FusedOps(Part):
 
     @property
     def scales(self) -> tuple[EpilogueOp, ...]:
-        """The operations before beta C is added."""
+        """The operations that are applied before beta·C is added."""
         return tuple(op for op in self.operations if op.place == SCALE)
 
     @property
     def others(self) -> tuple[EpilogueOp, ...]:
-        """The operations after beta C is added."""
+        """The operations that are applied after beta·C is added, except gated activations."""
         return tuple(op for op in self.operations if op.place != SCALE and not op.gated)
 
     @property
     def gates(self) -> tuple[EpilogueStep, ...]:
-        """The steps that make one element of C of two sums."""
+        """The steps that compute one element of C from two sums."""
         return tuple(step for op in self.operations if op.gated for step in op.steps)
 
     @property
@@ -69,12 +72,12 @@ class FusedOps(Part):
 
     @property
     def offsets(self) -> dict[str, range]:
-        """Array -> the offset of each element."""
+        """Operand -> the byte offsets of its elements."""
         return {name: range(0, size << 16, size) for name, (_, size) in self.operands.items()}
 
     @property
     def bias_extent(self) -> str:
-        """The elements of the bias of a batch item."""
+        """The number of elements of a batch item's bias, as PTX operand."""
         if self.scalar_bias:
             return "1"
         return "%M" if any(op.name == "bias_row" for op in self.operations) else "%N"
@@ -86,17 +89,18 @@ class FusedOps(Part):
 
     @property
     def of_items(self) -> list[str]:
-        """The arrays of which each batch item has its own."""
+        """The operands of which each batch item has its own."""
         return ["bias"] if self.batched_bias else []
 
     @property
     def aux_registers(self) -> str:
-        """Further registers of elements: a pair of aux."""
+        """The declaration of the registers of a pair of elements of ``aux``, after a comma; empty: there is no
+        ``aux``."""
         return ", %aux_val<2>" if "aux" in self.operands else ""
 
     @property
     def names(self) -> dict[str, str]:
-        """Array -> what an element is called in comments."""
+        """Operand -> the noun for one of its elements in comments."""
         return {name: "residual" if name == "residual" else f"element of {name}" for name in self.operands}
 
     @property
@@ -105,32 +109,32 @@ class FusedOps(Part):
         return self.step_of("residual")
 
     def step_of(self, array: str) -> EpilogueStep:
-        """The step that reads an array."""
+        """The step that reads the operand ``array``."""
         return next(step for step in self.steps if step.array == array)
 
     @property
     def vectors(self) -> tuple[EpilogueStep, ...]:
-        """The steps after beta C is added that read an element for each row or column of C."""
+        """The steps after the addition of beta·C that read one element for each row, or for each column, of C."""
         return tuple(step for op in self.others for step in op.steps if step.spans in (ROW, COLUMN))
 
     @property
     def activations(self) -> tuple[EpilogueOp, ...]:
-        """The operations on each sum alone, and those that read aux."""
+        """The operations on each sum that read no operand or only ``aux``."""
         return tuple(op for op in self.others if all(step.array in ("", "aux") for step in op.steps))
 
     def lines(self, step: EpilogueStep, x: str, operand: str = "", guard: str = "") -> list[str]:
-        """The instructions of a step on the register of a sum. ``operand``: the register of the element."""
+        """The instructions of a step on register ``x``, a sum. ``operand``: the register of the operand's element."""
         return self._lines(step, x, operand, guard, self._temporaries(step))
 
     def is_skipped(self, step: EpilogueStep, guard: str) -> bool:
-        """True if a branch skips the step where the guard does not hold: without a branch between vectors, ptxas
-        interleaves all of them, and spills if a step holds several values."""
+        """True if a branch, rather than guards on instructions, skips the step where the guard is false. Without
+        branches ptxas interleaves the steps of all vectors, and spills if a step uses temporary registers."""
         used = self._temporaries(step)
         self._lines(step, "%x", "%operand", "", used)
         return bool(guard) and used.counts.total() > 0
 
     def _temporaries(self, step: EpilogueStep) -> Temporaries:
-        """The temporary registers of a step: ``%elem``, too, unless it holds the element of an array."""
+        """The temporary registers of a step. ``%elem`` is one of them unless it holds the operand's element."""
         return Temporaries("fused", {**({} if step.array else {self.type: ["%elem"]}), PRED: ["%is_negative"]})
 
     def _lines(self, step: EpilogueStep, x: str, operand: str, guard: str, used: Temporaries) -> list[str]:
@@ -141,7 +145,7 @@ class FusedOps(Part):
 
     @property
     def declarations(self) -> list[str]:
-        """Declarations of the registers that the instructions of all steps need besides %elem and %is_negative."""
+        """The declarations of the temporary registers of all steps, except %elem and %is_negative."""
         counts: Counter[str] = Counter()
         for step in self.steps:
             used = self._temporaries(step)

@@ -1,5 +1,5 @@
-"""How values are reduced into the elements of an array that keys select: by atomic instructions, after runs of equal
-keys."""
+"""Reduction of values into the elements of C that group keys select: runs of equal keys are reduced in registers, and
+then written by atomic instructions."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from ptxgen.expr.value_types import type_of
 from ptxgen.lowering.aggregate import Aggregate
 from ptxgen.lowering.kernel_problem import KernelProblem
 
-VALUE, ROW, COLUMN, WHEN = range(4)  #: the numbers of the sink's expressions
+VALUE, ROW, COLUMN, WHEN = range(4)  #: indices of the sink's expressions: value, row key, column key, condition
 _SUMS = {"f32": "f32", "f64": "f64", "s32": "u32", "u32": "u32", "s64": "u64", "u64": "u64"}
 _BITS = {"&": "and", "|": "or", "^": "xor"}
 
 
 @dataclass(frozen=True)
 class GroupReduction(Part):
-    """The part that reduces results with equal keys. ``values``: of the sink. A thread keeps a run for each result of a
-    vector: the value of pairs with equal keys that it has not written yet."""
+    """The part that reduces results with equal keys. ``values``: the expressions of the sink. For each result of a
+    vector, a thread keeps a run: the reduced value of successive pairs with equal keys, before it is written."""
 
     problem: KernelProblem
     sm: int
@@ -50,7 +50,7 @@ class GroupReduction(Part):
 
     @property
     def ptx_type(self) -> str:
-        """The PTX type of a register."""
+        """The PTX type of a register with a value."""
         return register_class(self.type)
 
     @property
@@ -64,7 +64,7 @@ class GroupReduction(Part):
 
     @cached_property
     def mirror(self) -> GroupReduction | None:
-        """The reduction of the values of (j, i), where they are taken from the sums of (i, j); None: they are not."""
+        """The reduction of the results (j, i), if they are computed from the sums of (i, j); None: they are not."""
         values = self.values.mirror
         return None if values is None else replace(self, values=values)
 
@@ -80,13 +80,13 @@ class GroupReduction(Part):
 
     @property
     def declarations(self) -> list[str]:
-        """The declarations of the registers that joining takes."""
+        """The declarations of the temporary registers of ``join``."""
         used = Temporaries("g")
         self._join("%into", "%other", "", used)
         return used.declarations
 
     def join(self, into: str, other: str, guard: str = "") -> list[str]:
-        """The instructions of ``into`` = ``into`` reduced with ``other``."""
+        """The instructions that reduce ``other`` into the register ``into``."""
         return self._join(into, other, guard, Temporaries("g"))
 
     def _join(self, into: str, other: str, guard: str, used: Temporaries) -> list[str]:
@@ -95,8 +95,8 @@ class GroupReduction(Part):
         return statements([root], {x: into, y: other}, [into], sm=self.sm, temporaries=used, guard=guard).lines
 
     def take(self, q: int, guard: str) -> list[str]:
-        """The instructions that set ``%take`` of result ``q``: its pair is reduced; and ``%reject``: a key of the pair
-        is out of range."""
+        """The instructions that set the predicates of result ``q``: ``%take{q}`` if its pair is reduced, ``%reject`` if
+        a key of the pair is out of range."""
         row, column = self.values.of(ROW)[q], self.values.of(COLUMN)[q]
         lines = [
             f"setp.lt.u32 %take{q}, {row}, %group_rows;",
@@ -113,8 +113,8 @@ class GroupReduction(Part):
 
     @property
     def atomics(self) -> list[tuple[str, str]]:
-        """Pairs (guard, instruction up to the type) of the instructions that reduce ``%emitted`` in memory; none: a
-        loop of compare-and-swap does."""
+        """The atomic instructions that reduce ``%emitted`` into memory: guard, and operation with type. Empty: a
+        compare-and-swap loop is used."""
         op, bits = self.sink.op, type_of(self.type).bits
         if op == "+":
             return [("%emit", f"add.{_SUMS[self.type]}")]
@@ -130,12 +130,12 @@ class GroupReduction(Part):
 
     @property
     def splits_sign(self) -> bool:
-        """True if the values of both signs have instructions of their own."""
+        """True if positive and negative values need different atomic instructions."""
         return len(self.atomics) > 1
 
     @property
     def nan(self) -> str:
-        """The bits that stay in memory where floats are reduced with NaN: no other value replaces them."""
+        """The bits of the NaN that the atomic min or max of floats stores: no later value replaces them."""
         bits = type_of(self.type).bits
         word = (1 << bits - 1) - 1 if self.sink.op == "max" else (1 << bits) - 1
         return f"0x{word:X}"
@@ -152,17 +152,17 @@ class GroupReduction(Part):
         return row if (axis == "j") == self.sink.transposed else column
 
     def extent(self, axis: str) -> str:
-        """The parameter with the number of groups of that key."""
+        """The kernel parameter with the number of groups of the axis's key."""
         return "group_rows" if (axis == "j") == self.sink.transposed else "group_columns"
 
     def key_vectors(self, axis: str) -> list[ReadArray]:
-        """The array of that key; none: the key is an index."""
+        """The arrays that the key of an axis reads; empty: the key is computed from the index."""
         names = variables(self.key(axis))
         return [x for x in self.values.arrays if x.axes == axis and x.element.value in names]
 
     def key_lines(self, axis: str, numbers: Mapping[Node, str] = MappingProxyType({})) -> list[str]:
-        """The instructions that compute ``%key``, the key of an axis at ``%index``. ``numbers``: the registers of what
-        is equal for all results."""
+        """The instructions that compute ``%key``, the key of an axis at ``%index``. ``numbers``: the registers of
+        expressions that are equal for all results."""
         return self._key(axis, Temporaries("k"), numbers)
 
     def key_temporaries(self, axis: str, numbers: Mapping[Node, str] = MappingProxyType({})) -> list[str]:
@@ -176,7 +176,8 @@ class GroupReduction(Part):
         return statements([self.key(axis)], known, ["%key"], sm=self.sm, temporaries=used).lines
 
     def exchange(self, to: str, value: str, distance: int) -> list[str]:
-        """The instructions that give a register the value of the lane at a distance."""
+        """The instructions that set ``to`` to the register ``value`` of the lane whose number differs by XOR with
+        ``distance``."""
         return shuffled(self.ptx_type, to, value, "bfly", str(distance))
 
     @property
@@ -185,25 +186,25 @@ class GroupReduction(Part):
 
     @property
     def added(self) -> str:
-        """The register that atomic instructions add."""
+        """The source register of the atomic instructions."""
         return "%bits" if self.splits_sign else "%emitted"
 
     @property
     def offsets(self) -> range:
-        """The offset of each value of a vector."""
+        """The byte offset of each value of a vector."""
         return range(0, self.vec * self.bytes, self.bytes)
 
     @property
     def extent_of(self) -> dict[str, str]:
-        """Axis -> the parameter with the number of groups of its key."""
+        """Axis -> the kernel parameter with the number of groups of its key."""
         return {axis: self.extent(axis) for axis in "ij"}
 
     @property
     def none_taken(self) -> list[str]:
-        """The instruction that clears the bits of pairs that are reduced."""
+        """The instruction that clears %taken, the bits of the pairs that are reduced; none if all pairs are."""
         return ["mov.b32 %taken, 0;"] if self.conditional else []
 
     @property
     def runs(self) -> str:
-        """The slot that takes the values of pairs."""
+        """The slot that reduces the values of pairs, or stores them in order."""
         return "epilogue/ordered_values.mako" if self.sink.ordered else "epilogue/value_runs.mako"
