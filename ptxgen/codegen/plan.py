@@ -1,4 +1,4 @@
-"""A plan: the parts that one kernel is composed of, and the launches that it needs."""
+"""Plans: the parts that a kernel is composed of, and the launches that compute a problem."""
 
 from __future__ import annotations
 
@@ -38,31 +38,31 @@ from ptxgen.problem.device import DEVICES, Device
 
 
 class TileScheduler(Protocol):
-    """Which tile of C and which slice of K a block computes."""
+    """The part that determines which tile of C and which slice of K a block computes."""
 
     @property
     def grid_text(self) -> str:
-        """The meaning of the axes of the grid."""
+        """The text that explains the axes of the grid, for the header."""
 
 
 class Kernel(Protocol):
-    """A kernel whose template reads it as ``plan``. ``kernel``: the template."""
+    """An object that a template reads as ``plan``. ``kernel``: the path of the template."""
 
     kernel: ClassVar[str]
 
 
 class Plan:
-    """How ``config`` computes problems like ``problem`` on ``device``.
+    """The plan by which ``config``, which must be legal, computes problems of the class of ``problem`` on ``device``.
 
     The kernel serves every shape of the same types, layout and alignment class. ``geometry``: the numbers that follow
-    from problem and configuration, which must be legal.
+    from the problem and the configuration.
     """
 
-    #: the schedule's template
+    #: the template of the schedule
     kernel = ""
-    #: the template around the schedule's: that of a module, or of a part of another kernel
+    #: the template that includes the schedule: a module, or a part of another kernel
     frame: ClassVar[str] = "kernel/base.mako"
-    #: a folder of templates that are searched before the package's, of a family outside the package
+    #: for a family outside the package: a folder of templates that is searched before the package's
     templates: Path | None = None
     #: alignment of dynamic shared memory in bytes
     shared_alignment = 16
@@ -89,7 +89,7 @@ class Plan:
         self, problem: KernelProblem, config: Config, device: Device, geometry: Geometry, registers: int = -1
     ) -> None:
         self.problem, self.config, self.device = problem, config, device
-        self.registers = registers  #: per thread of the loaded kernel; -1: not known
+        self.registers = registers  #: registers per thread of the loaded kernel; -1: unknown
         self._arguments = problem, config, device, geometry
         self.source_problem: Any = problem  #: the problem that ``problem`` was lowered from, for the header
         self.geometry = geometry
@@ -106,33 +106,33 @@ class Plan:
     # ---- overridden by families
 
     def _compose(self) -> None:
-        """Sets the parts."""
+        """Sets the parts of the plan as attributes."""
         raise NotImplementedError
 
     @property
     def numbers(self) -> str:
-        """The numbers that are parameters of the main kernel, for the header."""
+        """The text for the header that lists the numbers that are parameters of the main kernel."""
         *names, last = self.source_problem.RUNTIME_PARAMETERS, *(s.name for s in self.problem.scalars)
         return f"{', '.join(names)} and {last}" if names else last
 
     @property
     def accesses(self) -> str:
-        """The widths of global accesses, for the header."""
+        """The text for the header on the widths of global accesses."""
         c = self.config
         return f"accesses of {c.vec_a}, {c.vec_b}, {self.c.vec} elements of A, B, C"
 
     @property
     def access_bytes(self) -> tuple[int, int, int]:
-        """Bytes of which addresses of A, B and C, and the steps between their rows and items, must be multiples."""
+        """The required alignment in bytes of the addresses, row pitches and item strides of A, B and C."""
         a, b, c = (x.element.bytes for x in (*self.problem.operands, *self.problem.outputs))
         return a, b, c
 
-    #: the operands of which also the lengths of rows must be such multiples
+    #: the operands whose lengths of rows must also be multiples of ``access_bytes``
     whole_rows: ClassVar[tuple[str, ...]] = ("A", "B", "C")
 
     @property
     def preconditions(self) -> list[str]:
-        """What launches of the kernel must have, besides the types and the layout, for the header."""
+        """The lines of the header on what a problem must fulfil, besides types and layout."""
         p, c = self.source_problem, self.config
         elements = [x.element.bytes for x in (*self.problem.operands, *self.problem.outputs)]
         needed = list(zip("ABC", self.access_bytes, elements, strict=True))
@@ -147,33 +147,34 @@ class Plan:
 
     @property
     def parameter_meanings(self) -> Mapping[str, str]:
-        """The meanings of the family's own parameters: pattern of names -> meaning."""
+        """Pattern of names -> meaning, for the family's own parameters."""
         return {}
 
     @property
     def parameter_table(self) -> list[str]:
-        """The parameters of the main kernel, each with its meaning; none if the template declares them itself."""
+        """The lines of the header on the parameters of the main kernel; none if the template declares the
+        parameters."""
         declared: KernelParameters | None = vars(self).get("parameters")
         return parameter_table(declared.rows.names, self.parameter_meanings) if declared is not None else []
 
     @property
     def block_tile(self) -> str:
-        """The extents of a block's tile of C, for the header."""
+        """The text for the header with the extents of a block's tile of C."""
         return f"{self.config.ml} x {self.config.nl}"
 
     @property
     def other_kernels(self) -> Sequence[Kernel]:
-        """Kernels of the module that are rendered as plans of their own, after the main kernel."""
+        """Further kernels of the module, with their own templates, which follow the main kernel."""
         return ()
 
     @property
     def bodies(self) -> Sequence[Plan]:
-        """Plans that are rendered as parts of the kernel, before it."""
+        """Plans whose kernels are rendered as parts of this kernel (``MixedTiles``)."""
         return ()
 
     @property
     def configs(self) -> list[str]:
-        """The configurations of the kernel, for the header."""
+        """The texts of the kernel's configurations, for the header."""
         return [str(self.config)]
 
     @property
@@ -185,17 +186,17 @@ class Plan:
 
     @cached_property
     def scalars(self) -> list[ScalarGroup]:
-        """The numbers that calls pass, in groups of one type."""
+        """The scalar parameters, in groups of one type."""
         return scalar_groups(self.problem.scalars)
 
     @cached_property
     def scalars_after_sums(self) -> list[ScalarGroup]:
-        """Those of the sink that are applied after partial sums are added, in the same way."""
+        """The sink's scalar parameters that are applied after partial sums are added, in groups of one type."""
         return scalar_groups(self.problem.sink.scalars_after_sums)
 
     @property
     def joined_partials(self) -> list[str]:
-        """The instructions that join the partial sums of a slice with those of the slices before."""
+        """The instructions that join the partial sums of a slice to those of the preceding slices."""
         x: Any = self
         pairs = zip(x.epilogue.stored, self.c.addend.all, strict=False)
         return [line for sum, other in pairs for line in self.reducer.join(sum, other)]
@@ -204,14 +205,14 @@ class Plan:
 
     @cached_property
     def row_steps(self) -> list[tuple[int, int]]:
-        """The pair (rows from the first, rows from the one before) of each row of C that a thread holds."""
+        """For each row of C of a thread: its distance in rows from the first, and from the preceding one."""
         x: Any = self
         rows = [x.a.offset(i) for i in range(x.mainloop.ms)]
         return list(zip(rows, [0, *(row - before for before, row in pairwise(rows))], strict=True))
 
     @property
     def half_row(self) -> int:
-        """The first row of the second half of a thread's, from its first."""
+        """The distance of the second half of a thread's rows from its first row."""
         x: Any = self
         return int(x.a.offset(x.mainloop.ms // 2))
 
@@ -222,14 +223,14 @@ class Plan:
 
     @property
     def slice_offsets(self) -> range:
-        """The offset of each vector of a thread's accumulators in the sums of a slice."""
+        """The byte offset of each vector of a thread's accumulators in the sums of a slice."""
         x: Any = self
         step = self.threads * x.mainloop.acc_vector_bytes
         return range(0, len(x.mainloop.acc_vectors) * step, step)
 
     @cached_property
     def smem_sums(self) -> list[list[tuple[str, int]]]:
-        """Pairs (registers, offset) of the stores of each row of a thread's sums to shared memory."""
+        """For each row of a thread's sums, its stores to shared memory: operand and byte offset of each."""
         x: Any = self
         pitch, size = x.epilogue.row_pitch, self.arithmetic.bytes
         return [
@@ -238,14 +239,14 @@ class Plan:
         ]
 
     def _c_access(self, addressing: CAddressing, vec: int, preinitialises: bool = False) -> CAccess:
-        """Accesses to C of ``vec`` elements, or as many as have 16 bytes of sums."""
+        """The ``CAccess`` for vectors of ``vec`` elements, or of fewer elements whose sums have 16 bytes."""
         vec = min(vec, 16 // self.arithmetic.bytes)
         vector_red = self.device.has_vector_red and self.arithmetic.type == "f32"
         streaming = bool(self.config.store_policy)
         return CAccess(self.problem, self.arithmetic, addressing, vec, vector_red, streaming, preinitialises)
 
     def _gemm_launcher(self, scheduler: Grid, parameters: KernelParameters) -> GemmLauncher:
-        """Call it last: the parts that are set claim the workspace."""
+        """The launcher of the plan. All parts that claim workspace must be set before the call."""
         return GemmLauncher(
             self.entry,
             self.threads,
@@ -263,12 +264,12 @@ class Plan:
 
     @property
     def parts(self) -> list[Part]:
-        """The parts, in the order in which they claim the workspace."""
+        """The parts of the plan, in the order in which they claim workspace."""
         return [part for part in vars(self).values() if isinstance(part, Part)]
 
     @property
     def slice_ops(self) -> str:
-        """The slot of fused operations in the kernel that adds the sums of slices."""
+        """The slot of fused operations in the auxiliary kernel that adds the sums of slices."""
         return self.fused_ops.template if self.reduction.stores_partials else "epilogue/identity.mako"
 
     @property
@@ -278,13 +279,13 @@ class Plan:
 
     @property
     def shared_map(self) -> list[str]:
-        """The shared-memory map, one line per region."""
+        """The lines of the shared-memory map, one for each region."""
         return [line for part in self.parts for line in part.shared_map] or ["none"]
 
     # ---- launches
 
     def with_registers(self, registers: int) -> Plan:
-        """The plan of the loaded kernel with so many registers per thread; -1: they are not known. The text is the
+        """The plan of the loaded kernel. ``registers``: its registers per thread; -1: unknown. The PTX text is the
         same; launches may have another number of blocks."""
         if registers <= 0 or not any(part.counts_resident for part in self.parts):
             return self
@@ -298,23 +299,23 @@ class Plan:
         return tuple(x.prepared for x in self.problem.operands if x.prepared is not None)
 
     def launch(self, problem: KernelProblem, sizes: Mapping[str, int] | None = None) -> Launch:
-        """The steps that compute ``problem``, which must be of this plan's class. ``sizes``: those that the
-        preparations have computed, by name; None: their limits."""
+        """The launch that computes ``problem``, which must be of this plan's class. ``sizes``: the sizes that the
+        preparations have computed, by name; None: their upper limits."""
         p = problem.like(self.problem)
         if sizes is None:
             sizes = {name: n for each in self.preparations for name, n in each.limits(p).items()}
         return self._launch_prepared(p, sizes) if sizes else self._launch(p)
 
     def _launch_prepared(self, problem: KernelProblem, sizes: Mapping[str, int]) -> Launch:
-        """``launch`` of a plan whose preparations compute sizes."""
+        """The launch of a plan whose preparations compute ``sizes``."""
         raise NotImplementedError
 
     def _launch(self, problem: KernelProblem) -> Launch:
-        """``launch`` of the form of a problem that the plan computes."""
+        """The launch of a plan without sizes. ``problem``: in the form that the plan computes."""
         return self.launcher.launch(problem)
 
     def pdl_entries(self, entries: Sequence[str]) -> tuple[str, ...]:
-        """The kernels that may be launched before the previous kernel of the stream has ended."""
+        """The kernels of ``entries`` that may start before the previous kernel of the stream has ended."""
         return self.pdl.entries(entries, lambda: self.launch(self.problem).steps)
 
     @cached_property
@@ -324,6 +325,6 @@ class Plan:
 
 
 def neutral(config: Config) -> Config:
-    """The representative of all configurations that generate the same text: the number of slices is a run-time value,
-    unless blocks wait for each other."""
+    """The representative of all configurations that generate the same PTX as ``config``: they differ in the number of
+    slices, which is a parameter of the kernel unless blocks wait for each other."""
     return config if config.splitk in (SPLIT_LAST_CTA, SPLIT_DISTRIBUTED) else config.replace(kg=min(config.kg, 2))

@@ -1,4 +1,4 @@
-"""Preparations: kernels that run once for constant operands, as a sparse matrix, and make arrays for many launches."""
+"""Preparations: kernels that run once for constant operands (a sparse matrix) and make arrays for many launches."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from typing import Any, ClassVar
 from ptxgen.codegen.source import Step
 from ptxgen.lowering.kernel_problem import KernelProblem
 
-SIZES = "sizes"  #: the array of 32-bit words that steps write sizes to, in the order of ``Stage.sizes``
+SIZES = "sizes"  #: the array of 32-bit words to which steps write sizes, in the order of ``Stage.sizes``
 
 
 @dataclass(frozen=True)
 class Stage:
     """Steps of a preparation that run one after the other.
 
-    ``arrays``: name -> bytes of each array that is allocated before the steps run; ``scratch``: the same of arrays that
-    no launch reads; ``sizes``: name -> upper limit of each number that the steps write to the array ``sizes``. The host
-    reads the numbers after the steps.
+    ``arrays``: name -> bytes of each prepared array, allocated before the steps run; ``scratch``: name -> bytes of each
+    array that only the steps use; ``sizes``: name -> upper limit of each number that the steps write to the array
+    ``sizes``. The host reads these numbers after the steps.
     """
 
     steps: tuple[Step, ...]
@@ -31,8 +31,9 @@ class Stage:
 
 @dataclass(frozen=True)
 class PreparationCost:
-    """What a preparation does. ``launches``: of kernels and memsets; ``allocations``, one for each stage with arrays;
-    ``reads``: of sizes by the host; ``bytes``: that its steps move, about."""
+    """The work of a preparation, from which its time is predicted. ``launches``: the number of kernels and memsets;
+    ``allocations``: the number of stages with arrays; ``reads``: the number of times the host reads sizes; ``bytes``:
+    bytes that the steps move, approximately."""
 
     launches: int
     allocations: int
@@ -40,20 +41,20 @@ class PreparationCost:
     bytes: float
 
 
-#: yields stages; the value of a ``yield`` is the tuple of the sizes that the steps wrote
+#: a generator that yields stages, and receives from each ``yield`` the tuple of sizes that the steps wrote
 Stages = Generator[Stage, tuple[int, ...], None]
 
 
 class Scan:
-    """Numbers of the block that adds up counts in order. In a round each thread takes ``scan_each`` adjacent counts of
-    4 bytes, and each warp stores its sum to shared memory."""
+    """Numbers of the block that computes a prefix sum of counts. In a round each thread adds ``scan_each`` adjacent
+    counts of 4 bytes, and each warp stores its sum to shared memory."""
 
     scan_threads: ClassVar[int] = 1024
     scan_each: ClassVar[int] = 4
 
     @property
     def scan_step(self) -> int:
-        """Counts of a round."""
+        """The number of counts of a round."""
         return self.scan_threads * self.scan_each
 
     @property
@@ -79,11 +80,11 @@ class Scan:
 
 @dataclass(frozen=True)
 class Preparation:
-    """How arrays are made from operands that many launches read. Equal preparations of the same operands make equal
-    arrays, so one handle runs each of them once.
+    """The base class of preparations, which make arrays from operands that many launches read. Equal preparations of
+    the same operands make equal arrays, so a handle runs each different preparation once.
 
-    ``kernel``: the template of its module; ``templates``: the folder that has it, None: the package's;
-    ``reads_values``: True if the arrays depend on the values of the sparse matrix, and not on its pattern alone.
+    ``kernel``: the template of the module; ``templates``: the folder of the template; None: the package's;
+    ``reads_values``: True if the arrays depend on the values of the sparse matrix, not only on its pattern.
     """
 
     kernel: ClassVar[str]
@@ -92,7 +93,7 @@ class Preparation:
 
     @property
     def description(self) -> list[str]:
-        """What it makes, for the header of the module."""
+        """The lines of the module's header that say what the preparation makes."""
         raise NotImplementedError
 
     def stages(self, p: KernelProblem) -> Stages:
@@ -105,15 +106,15 @@ class Preparation:
         return {name: n for stage in self._stages_of(p, {}) for name, n in stage.sizes.items()}
 
     def expected(self, p: KernelProblem) -> Mapping[str, int]:
-        """The sizes, estimated; those that it does not name are at their limits."""
+        """Estimates of sizes, by name. Sizes without an estimate count with their limits."""
         return {}
 
     def read_bytes(self, p: KernelProblem) -> int:
-        """The bytes that its steps read, about."""
+        """The bytes that the steps read, approximately."""
         raise NotImplementedError
 
     def cost(self, p: KernelProblem) -> PreparationCost:
-        """What it does for the operands of ``p``, if the sizes are as expected."""
+        """The work of the preparation for the operands of ``p`` if the sizes are as ``expected``."""
         stages = list(self._stages_of(p, self.expected(p)))
         written = sum(n for x in stages for n in (*x.arrays.values(), *x.scratch.values()))
         return PreparationCost(
@@ -124,7 +125,7 @@ class Preparation:
         )
 
     def _stages_of(self, p: KernelProblem, sizes: Mapping[str, int]) -> Iterator[Stage]:
-        """The stages if the steps write these sizes, the others at their limits."""
+        """The stages for given ``sizes``; sizes that are not given have their limits."""
         stages = self.stages(p)
         with suppress(StopIteration):
             stage = next(stages)
@@ -135,7 +136,7 @@ class Preparation:
 
 @dataclass(frozen=True)
 class PreparationModule:
-    """What the template of a preparation reads as ``plan``."""
+    """The object that the template of a preparation reads as ``plan``."""
 
     preparation: Any
     target: str

@@ -1,4 +1,4 @@
-"""Register handles: a template names registers through them, so a wrong index fails here and not in ptxas."""
+"""Tiles of registers. Templates name registers through them, so that a wrong index fails here and not in ptxas."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Any
 
 
 class Tile:
-    """Registers of one PTX type in a grid: ``Tile("acc", "f32", (4, 8))`` is ``%acc<32>``.
+    """An array of registers of one PTX type, with a shape: ``Tile("acc", "f32", (4, 8))`` is ``%acc<32>``.
 
-    ``tile[i, j]`` is one register; ``tile[i, :]`` and ``tile.vector(i, j, n=4)`` are operands of consecutive ones, in
-    braces when there are several.
+    ``tile[i, j]`` is one register; ``tile[i, :]`` and ``tile.vector(i, j, n=4)`` are operands of consecutive registers,
+    in braces if there are several.
     """
 
     def __init__(self, name: str, ptx_type: str, shape: tuple[int, ...]) -> None:
         self.name, self.ptx_type, self.shape = name, ptx_type, shape
         self.size = math.prod(shape)
-        self._names: dict[tuple[int, ...], str] = {}  #: of the registers that were read, by index
+        self._names: dict[tuple[int, ...], str] = {}  #: cache: index -> name of a register
 
     def _flat(self, index: tuple[int, ...]) -> int:
         if len(index) != len(self.shape):
@@ -63,7 +63,7 @@ class Tile:
 
 
 def braces(names: list[str]) -> str:
-    """An operand: one register as it is, several in braces."""
+    """The operand of registers: a single name as it is, several in braces."""
     return names[0] if len(names) == 1 else "{" + ", ".join(names) + "}"
 
 
@@ -73,5 +73,5 @@ def width(n: int, ptx_type: str) -> str:
 
 
 def load_type(type: str) -> str:
-    """The type of a load of one element of this type, into a register of its class."""
+    """The type suffix of a load of one element of ``type``."""
     return "b16" if type in ("f16", "bf16") else type

@@ -1,4 +1,4 @@
-"""Plans into PTX: owns Mako."""
+"""Renders plans as PTX. Only this module imports Mako."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ OPTIONS: dict[str, Any] = {
         "from ptxgen.codegen.render import emitted",
     ],
 }
-PYGMENTS = "mako.ext.pygmentplugin"  #: the module of Mako that imports Pygments, if that is installed
+PYGMENTS = "mako.ext.pygmentplugin"  #: the module of Mako that imports Pygments if Pygments is installed
 _ENTRY = re.compile(r"\.entry\s+(\w+)")
 
 
 def emitted(value: Any) -> str:
-    """The text of an expression of a template: of text or an integer. RenderError on None, bool and float, which are
-    always mistakes in PTX."""
+    """The text of an expression of a template, which must be a string or an integer. TypeError: the value has another
+    type; None, bool and float are always mistakes in PTX."""
     if type(value) is str:  # nearly all are
         return value
     if isinstance(value, bool) or not isinstance(value, (str, int)):
@@ -57,8 +57,8 @@ def emitted(value: Any) -> str:
 
 @contextmanager
 def _without_pygments() -> Iterator[None]:
-    """Keeps Mako from importing Pygments, which takes longer than rendering a kernel: Mako then does not highlight the
-    traceback of a template in HTML."""
+    """Within the ``with`` block, Mako cannot import Pygments. The import would take longer than rendering a kernel, and
+    serves only to highlight tracebacks in HTML."""
     absent: dict[str, Any] = {} if PYGMENTS in sys.modules else {PYGMENTS: None}
     sys.modules.update(absent)
     try:
@@ -69,7 +69,7 @@ def _without_pygments() -> Iterator[None]:
 
 
 def _templates(*folders: str, **cache_options: Any) -> TemplateLookup:
-    """The templates of the first folder that has them."""
+    """The template lookup over ``folders``, which are searched in their order. ``cache_options``: arguments of Mako."""
     with _without_pygments():
         from mako.lookup import TemplateLookup
 
@@ -80,7 +80,8 @@ def _templates(*folders: str, **cache_options: Any) -> TemplateLookup:
 
 @cache
 def lookup(*folders: str) -> TemplateLookup:
-    """The templates of the first folder that has them. Compiled templates are stored in the disk cache."""
+    """The template lookup over ``folders``, which are searched in their order. Compiled templates are stored in the
+    disk cache."""
     return _templates(*folders, modulename_callable=_compiled_file, module_writer=_write_compiled)
 
 
@@ -89,8 +90,8 @@ def _compiled_folder() -> Path:
 
 
 def _compiled_file(filename: str, uri: str) -> str | None:
-    """The file of the disk cache with the compiled code of a template. Its name is a digest of all that the code
-    depends on. None: the folder cannot be used, so the template is compiled in memory."""
+    """The file of the disk cache for the compiled code of a template; its name is a digest of everything that the code
+    depends on. None: the folder cannot be used, and the template is compiled in memory."""
     folder = _compiled_folder()
     try:
         disk_cache.create(folder)
@@ -103,8 +104,8 @@ def _compiled_file(filename: str, uri: str) -> str | None:
 
 
 def _write_compiled(source: bytes, path: str) -> None:
-    """Compiles ``source``, the Python code of a template, into ``path``. Python does not do this by itself if
-    PYTHONDONTWRITEBYTECODE is set."""
+    """Compiles ``source``, the Python code of a template, to bytecode in ``path``. Python itself would not write
+    bytecode if PYTHONDONTWRITEBYTECODE is set."""
     text, code = Path(path).with_suffix(".py"), Path(f"{path}.{os.getpid()}")  # other processes may write them too
     disk_cache.replace(text, source)
     py_compile.compile(str(text), str(code), doraise=True, invalidation_mode=PycInvalidationMode.UNCHECKED_HASH)
@@ -113,7 +114,7 @@ def _write_compiled(source: bytes, path: str) -> None:
 
 def header(plan: Plan, choice: str = "") -> list[str]:
     """The header of a module: problem, preconditions, version, configuration, launch, prepared arrays, shared-memory
-    map, registers, parameters, the emit command. ``choice``: where the configuration is from."""
+    map, registers, parameters, the emit command. ``choice``: the text on where the configuration comes from."""
     lines = [
         *plan.source_problem.description,
         f"{plan.numbers} are parameters; {plan.accesses}",
@@ -135,8 +136,7 @@ def header(plan: Plan, choice: str = "") -> list[str]:
 
 
 def tidy(text: str) -> str:
-    """The text without instructions that do nothing, and with a blank line before a section, an entry and
-    directives."""
+    """``text`` without instructions that do nothing, and with blank lines before sections, entries and directives."""
     lines = simplified([line.rstrip() for line in text.splitlines() if not line.isspace()])
     opens = (".version", ".extern", ".visible", "    // ----", "// C =")
     out = [
@@ -153,8 +153,8 @@ def _remove_compiled() -> None:
 
 
 def render(plan: Plan, choice: str = "") -> Source:
-    """The PTX of a plan. ``choice``: where its configuration is from, for the header. RenderError, with the template's
-    own traceback, if a template fails."""
+    """The PTX of a plan. ``choice``: the text for the header on where the configuration comes from. RenderError: a
+    template failed; the message has the template's traceback."""
     try:
         return rendered(plan, choice)
     except Exception:  # a template failed, or a file of the disk cache is damaged
@@ -164,7 +164,7 @@ def render(plan: Plan, choice: str = "") -> Source:
 
 
 def rendered(plan: Plan, choice: str = "") -> Source:
-    """The PTX of a plan. An error that a template raises is raised as it is."""
+    """The PTX of a plan. Errors in templates are raised unchanged."""
     return _source(plan, _text(plan, lookup(*_folders(plan)), choice))
 
 
@@ -178,7 +178,7 @@ def _source(plan: Plan, text: str) -> Source:
 
 
 def render_preparation(preparation: Preparation, device: Device) -> Source:
-    """The PTX of a preparation."""
+    """The PTX of the kernels of a preparation."""
     folders = [str(Path(folder)) for folder in (preparation.templates, templates_dir()) if folder]
     module = PreparationModule(preparation, device.target, device.ptx_version)
     lines = [*preparation.description, "", f"version  ptxgen {__version__}"]
@@ -187,7 +187,7 @@ def render_preparation(preparation: Preparation, device: Device) -> Source:
 
 
 def render_pairs(plan: PairProducts | NearestPairs) -> Source:
-    """The PTX of a kernel of listed pairs."""
+    """The PTX of the kernels of listed pairs."""
     folders = [str(Path(folder)) for folder in (plan.problem.sink.templates, templates_dir()) if folder]
     lines = [*plan.description, "", f"version  ptxgen {__version__}"]
     text = tidy(lookup(*folders).get_template(plan.kernel).render(plan=plan, header_lines=lines))
@@ -202,7 +202,7 @@ def render_records(plan: TopRecords | KeyTable) -> Source:
 
 
 def render_file(template: str, **values: Any) -> str:
-    """The text of a template of the package that is not a kernel: a file of an exported library."""
+    """The text of a file of an exported library. ``template``: a template of the package; ``values``: its variables."""
     text: str = lookup(str(templates_dir())).get_template(template).render(**values)
     return text
 
@@ -214,7 +214,7 @@ def _text(plan: Plan, templates: TemplateLookup, choice: str) -> str:
 
 
 def _text_or_traceback(plan: Plan, choice: str) -> str:
-    """The PTX of a plan, by templates that are compiled in memory, so that a traceback has their lines. RenderError: a
+    """The PTX text of a plan. Templates are compiled in memory, so that a traceback shows their lines. RenderError: a
     template failed."""
     try:
         return _text(plan, _templates(*_folders(plan)), choice)

@@ -1,6 +1,6 @@
-"""Removes arithmetic without effect: additions and shifts by numbers that are 0 in a plan.
+"""Removes arithmetic without effect: additions of 0 and shifts by 0, which occur where a number of a plan is 0.
 
-Products by 1 stay: ptxas chooses other instructions around the sum that would replace a multiply-add.
+Multiplications by 1 stay: if an add replaced a multiply-add, ptxas would choose other instructions around it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _END = ", 0;"
 
 
 def _simpler(line: str) -> str:
-    """The line without its addition or shift; empty: the instruction does nothing."""
+    """The line without its addition of 0 or shift by 0; empty: the instruction has no effect."""
     m = _BY_ZERO.fullmatch(line)
     if m is None:
         return line
@@ -27,6 +27,6 @@ def _simpler(line: str) -> str:
 
 
 def simplified(lines: list[str]) -> list[str]:
-    """The lines of a text without additions of 0, shifts by 0 and offsets of 0. They assemble to the same code."""
+    """The lines of a PTX text without additions of 0, shifts by 0 and offsets of 0. The machine code is the same."""
     out = [_simpler(line) if line.endswith(_END) else line for line in lines]
     return [line.replace("+0]", "]") if line.endswith("+0];") or "+0]," in line else line for line in out if line]

@@ -1,4 +1,4 @@
-"""Generated code and how to launch it."""
+"""Generated PTX and its launches."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _FORMAT = {"u64": "Q", "u32": "I", "s32": "i", "f32": "f", "f64": "d", "b16": "H
 
 @dataclass(frozen=True)
 class PixelBox:
-    """The pixels that im2col loads visit, as cuTensorMapEncodeIm2col describes them. Innermost axis (W) first.
+    """The pixels that im2col loads visit, as cuTensorMapEncodeIm2col describes them. The innermost axis (W) is first.
 
     ``lower``: the first position along each axis; ``upper``: the last position, relative to the last pixel of the
-    image; ``strides``: pixels between positions.
+    image; ``strides``: pixels from one position to the next.
     """
 
     lower: tuple[int, ...]
@@ -34,13 +34,13 @@ class PixelBox:
 class TensorMap:
     """The description of a tensor for TMA. A driver encodes it, with an address, into a tensor map of MAP_BYTES bytes.
 
-    ``operand``: names the address (an operand, or W); ``extents`` and ``box``: in elements, innermost axis first;
-    ``pitches``: the stride in bytes of every other axis; ``swizzle``: the span of the swizzle pattern in bytes (16:
-    none). Loads fill elements outside the extents with zeros; stores skip them. ``pixel_box``: set for an im2col map,
-    whose axes are (channels, W, H, …, images) and whose box is (channels, pixels). ``offset``: bytes from the address
-    of the operand to the first element. ``element_alignment``: 0 if the first element is at a multiple of 16 bytes;
-    else the element size in bytes. The map then begins at the preceding 16-byte boundary, and the innermost extent
-    grows by the elements in between.
+    ``operand``: the name of the address (an operand, or W); ``extents``, ``box``: in elements, innermost axis first;
+    ``pitches``: the strides in bytes of all axes except the innermost; ``swizzle``: the span of the swizzle pattern in
+    bytes (16: none). Loads fill elements outside the extents with zeros; stores skip them. ``pixel_box``: set for an
+    im2col map, whose axes are channels, W, H, …, images, and whose box is channels by pixels; ``offset``: bytes from
+    the address of the operand to the first element; ``element_alignment``: 0 if the first element is at a multiple of
+    16 bytes; else the element size in bytes: the map then begins at the preceding 16-byte boundary, and the innermost
+    extent grows by the elements in between.
     """
 
     operand: str
@@ -64,28 +64,27 @@ class TensorMap:
         ), start - more
 
 
-#: one argument of a launch: its PTX type, and an integer, or the name of a value that a caller supplies: an operand,
-#: a prepared array or W (the workspace), which are addresses, or a number, alpha or beta.
+#: one argument of a launch: its PTX type, and an integer or the name of a value that the caller supplies: the address
+#: of an operand, of a prepared array or of W (the workspace), or a scalar such as alpha or beta.
 #: ``("map", TensorMap)``: a tensor map; ``("table", Table)``: a table, which ``with_table_addresses`` replaces by its
 #: address on the device
 Argument = tuple[str, "int | str | TensorMap | Table | SupportsIndex"]
 
-#: encodes a tensor map at an address: a driver's ``tensor_map``
+#: a function that encodes a tensor map for an address, as a driver's ``tensor_map``
 Encode = Callable[[TensorMap, int], bytes]
 
 
 def digest(text: str) -> str:
-    """Identifies the code of a PTX text, in 16 hexadecimal digits: comments and blank space do not count."""
+    """The digest of a PTX text without comments and white space, 16 hexadecimal digits."""
     lines = (" ".join(line.split()) for line in _COMMENT.sub("", text).splitlines())
     return hashlib.sha256("\n".join(line for line in lines if line).encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True)
 class Source:
-    """A PTX module. ``entries``: its kernels; ``target``: as ``sm_90``; ``shared``: the most dynamic shared
-    memory of its launches, in bytes; ``registers``: estimated registers per
-    thread; ``pdl_entries``: the kernels that may start before the preceding kernel of the stream has ended, and wait
-    for it."""
+    """A PTX module. ``entries``: the names of its kernels; ``target``: for example ``sm_90``; ``shared``: the most
+    bytes of dynamic shared memory of its launches; ``registers``: an estimate of registers per thread; ``pdl_entries``:
+    the kernels that may start before the preceding kernel of the stream has ended, and wait for its end themselves."""
 
     text: str
     entries: tuple[str, ...]
@@ -101,9 +100,10 @@ class Source:
 
 @dataclass(frozen=True)
 class Step:
-    """One launch. ``entry``: a kernel, or ``""`` to set ``arguments[0]`` (an address) for ``grid[0]`` bytes to zero.
+    """One launch. ``entry``: the name of a kernel; empty: a memset to zero of ``grid[0]`` bytes at the address
+    ``arguments[0]``.
 
-    ``grid``, ``block``: (x, y, z); ``shared``: dynamic bytes.
+    ``grid``, ``block``: (x, y, z); ``shared``: bytes of dynamic shared memory.
     """
 
     entry: str
@@ -117,15 +117,15 @@ class Step:
         return tuple(value for _, value in self.arguments if isinstance(value, Table))
 
     def with_table_addresses(self, at: Callable[[Table], SupportsIndex]) -> Step:
-        """The step with the addresses of its tables on the device; ``at``: returns the device table of a table."""
+        """The step with device tables in place of its tables. ``at(table)``: the device table of a table."""
         arguments: list[Argument] = [
             ("u64", at(v)) if isinstance(v, Table) else (ptx_type, v) for ptx_type, v in self.arguments
         ]
         return replace(self, arguments=tuple(arguments)) if self.tables else self
 
     def bound_to(self, arrays: Mapping[str, str]) -> Step:
-        """The step that takes arrays of a problem in place of operands of the kernel. ``arrays``: operand -> array,
-        where the names differ."""
+        """The step whose arguments name arrays of a problem in place of operands of the kernel. ``arrays``: operand ->
+        array, where the names differ."""
         if not arrays:
             return self
         return replace(self, arguments=tuple((ptx_type, _renamed(v, arrays)) for ptx_type, v in self.arguments))
@@ -140,7 +140,8 @@ class Step:
 
     @property
     def named_offsets(self) -> list[tuple[int, str]]:
-        """The offset in the parameter buffer and the name of each value that a caller supplies, without tensor maps."""
+        """For each argument that the caller supplies, except tensor maps: its offset in the parameter buffer, and its
+        name."""
         form = self.format
         return [
             (struct.calcsize(form[: n + 2]) - struct.calcsize(form[n + 1]), value)
@@ -150,23 +151,25 @@ class Step:
 
     @property
     def maps(self) -> tuple[TensorMap, ...]:
-        """The tensor maps, which end the list of arguments."""
+        """The tensor maps, which are the last arguments."""
         return tuple(value for _, value in self.arguments if isinstance(value, TensorMap))
 
     def pack(self, values: Mapping[str, int | float]) -> bytes:
-        """The parameter buffer up to the first tensor map, and the gap before that; ``values`` supplies the
-        values that arguments name."""
+        """The parameter buffer up to the first tensor map, including padding before the map. ``values``: the values
+        that arguments name."""
         plain = self.arguments[: len(self.arguments) - len(self.maps)]
         out = struct.pack(self.format, *(values[v] if isinstance(v, str) else v for _, v in plain))
         return out + bytes(-(len(out) + PARAMETERS_AT) % MAP_ALIGNMENT) if self.maps else out
 
     def pack_maps(self, encode: Encode, values: Mapping[str, int | float]) -> bytes:
-        """The rest of the parameter buffer; ``values`` supplies the addresses."""
+        """The encoded tensor maps, which are the rest of the parameter buffer. ``values``: the addresses, by
+        operand."""
         return b"".join(encode(*m.at(int(values[m.operand]))) for m in self.maps)
 
 
 def _renamed(value: Any, names: Mapping[str, str]) -> Any:
-    """The value of an argument with other names of operands."""
+    """The value of an argument, renamed if it is the name of an operand, or a tensor map of an operand, in
+    ``names``."""
     if isinstance(value, TensorMap):
         return replace(value, operand=names.get(value.operand, value.operand))
     return names.get(value, value) if isinstance(value, str) else value
@@ -174,13 +177,13 @@ def _renamed(value: Any, names: Mapping[str, str]) -> Any:
 
 @dataclass(frozen=True)
 class Launch:
-    """The launches of a Source that compute one problem. ``workspace``: bytes at W; ``zeroed``: whether W must be zero
-    before the first launch (each launch sets it to zero again)."""
+    """The steps that compute one problem with the kernels of a Source. ``workspace``: bytes at W; ``zeroed``: True if W
+    must be zero before the steps run; the steps leave W zero."""
 
     steps: tuple[Step, ...]
     workspace: int = 0
     zeroed: bool = False
 
     def bound_to(self, arrays: Mapping[str, str]) -> Launch:
-        """The launches whose steps take arrays of a problem in place of operands of the kernel: see ``Step``."""
+        """The launch whose steps name arrays of a problem in place of operands of the kernel: see ``Step.bound_to``."""
         return replace(self, steps=tuple(step.bound_to(arrays) for step in self.steps))

@@ -1,6 +1,6 @@
-"""Parts shared by plans in which threads load A and B, and each block computes one tile of C.
+"""Functions that compose the common parts of plans in which threads load A and B, and blocks compute tiles of C.
 
-A family composes its operands, main loop and packing between these functions, in their order.
+A family calls these functions in their order, and composes its operands, main loop and packing in between.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ from ptxgen.lowering.sink import SelectValues, ValueSink
 
 
 def compose_scheduler(plan: Plan, scheduler: GridScheduler | None = None) -> GridScheduler:
-    """Sets the parts that precede the operands, and returns the scheduler: the given one, or that of the problem."""
+    """Sets the parts that precede the operands, and returns the scheduler: ``scheduler``, or the one that the problem
+    needs."""
     plan.batch = Batch(plan.problem.batch != 1)
     plan.fused_ops = FusedOps.of(plan.problem, plan.batch.active, plan.device.sm)
     if scheduler is None:
@@ -44,15 +45,16 @@ def compose_scheduler(plan: Plan, scheduler: GridScheduler | None = None) -> Gri
 
 
 def table_packing(plan: Plan) -> Packing | None:
-    """The kernel that makes the descriptor table of a group, if sizes of items are on the device."""
+    """The kernel that writes the descriptor table of a group, if the extents of items are on the device; else None."""
     if not isinstance(plan.scheduler, GroupedScheduler) or "offsets" not in plan.problem.arrays:
         return None
     return JaggedTable(plan.problem, plan.entry, plan.batch, plan.scheduler.table)
 
 
 def compose_epilogue(plan: Plan, ns: int, contiguous: int, column: Callable[[int], int]) -> None:
-    """Sets the epilogue of the multistage schedule. ``ns``: columns of C that a thread holds; ``contiguous``:
-    adjacent columns among them; ``column(j)``: the distance of its column ``j`` from the first."""
+    """Sets the epilogue of the multistage schedule. ``ns``: the number of columns of C that a thread holds;
+    ``contiguous``: how many of them are adjacent; ``column(j)``: the distance of a thread's column ``j`` from its
+    first."""
     geometry = plan.geometry
     assert isinstance(geometry, TileGeometry)
     c, via_smem = plan.config, bool(geometry.c_via_smem)
@@ -80,7 +82,7 @@ def compose_epilogue(plan: Plan, ns: int, contiguous: int, column: Callable[[int
 
 
 def compose_sink(plan: Plan, scheduler: GridScheduler) -> None:
-    """Sets the parts of sinks that reduce results: they read the tile in shared memory, and have kernels."""
+    """Sets the parts of a sink that reduces the results of a tile in shared memory, and the sink's kernels."""
     p, sink = plan.problem, plan.problem.sink
     if not sink.shared_tile:
         return
@@ -95,7 +97,7 @@ def compose_sink(plan: Plan, scheduler: GridScheduler) -> None:
 
 
 def compose_launch(plan: Plan, a: OperandAddressing, b: OperandAddressing, scheduler: GridScheduler) -> None:
-    """Sets the auxiliary kernels of C, the parameters and the launcher. The other parts must be set."""
+    """Sets the auxiliary kernels over C, the parameters and the launcher. All other parts must be set before."""
     plan.c_kernels = plan._c_kernels(scheduler)
     compose_sink(plan, scheduler)
     parameters_class = GroupedParameters if grouped(plan.problem) else MatrixParameters
@@ -106,6 +108,6 @@ def compose_launch(plan: Plan, a: OperandAddressing, b: OperandAddressing, sched
 
 
 def vector_bytes(plan: Plan) -> tuple[int, int, int]:
-    """``Plan.access_bytes`` of kernels that load vectors of A and B from where they are."""
+    """The ``Plan.access_bytes`` of kernels that load vectors of A and B directly, without packing."""
     a, b = (x.element.bytes for x in plan.problem.operands)
     return plan.config.vec_a * a, plan.config.vec_b * b, plan.c.vec * plan.problem.output.bytes

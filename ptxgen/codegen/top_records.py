@@ -1,9 +1,10 @@
-"""The n best records of rows: a record is a value and its index, one integer that orders as values do, then as indices.
+"""Kernels that find the n best records of each row. A record is a value and its index in one integer, which orders by
+value, then by index.
 
-Lists of values and of pairs (i, j) become records, in one run or in one of each row. Blocks sort runs of ``RUN``
-records in shared memory; then passes join ``JOINED`` adjacent runs, and keep the n best of each, until one is left. The
-place of a record in the joined run is the number of those before it, which binary searches count. All records of a row
-are different, so results do not depend on the order of the lists.
+Kernels convert lists of values and pairs (i, j) to records, grouped by row. Blocks sort runs of ``RUN`` records in
+shared memory. Passes then merge ``JOINED`` adjacent runs at a time, and keep the n best records, until each row has one
+run. The position of a record in the merged run is the number of records before it, which binary searches count. All
+records of a row are different, so results do not depend on the order of the lists.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ COUNTS, SLOTS, OFFSETS, TOTAL = "row_counts", "row_slots", "row_offsets", "row_t
 SAMPLE_COUNTS = "sample_counts"
 FROM, TO = "records", "joined_records"
 BEST, BEST_I, BEST_J = "best", "best_i", "best_j"
-MOST_RECORDS = 1 << 31  #: fewer are in a list
+MOST_RECORDS = 1 << 31  #: a list must have fewer records
 
 
 class Summary(NamedTuple):
-    """The numbers of 32 bits at ``TOTAL``. ``records``: of 64 bits, of all rows; ``most``: of a row; ``short``: rows
-    that have less than n records, although their sample had n."""
+    """The numbers that kernels write to the array ``TOTAL``. ``records``: the number of all records; ``most``: the most
+    records of a row; ``short``: the number of rows with fewer than n records although their sample had n."""
 
     records: int
     most: int
@@ -39,18 +40,20 @@ class Summary(NamedTuple):
 
     @classmethod
     def of(cls, words: Any) -> Summary:
-        """The numbers in four words."""
+        """The summary from the four 32-bit words of the array; ``records`` has two words."""
         low, high, most, short = (int(x) for x in words)
         return cls(low | high << 32, most, short)
 
 
 class Lists(NamedTuple):
-    """What a launch orders. ``capacity``: elements of the lists, whose first ``COUNT`` are read; ``rows``: 1, if it is
-    of all pairs; ``columns``: the extent of j; ``most``: records of a row, at most; ``n``: of these, the best are
-    kept; ``first``, ``width``: the places of a row that are written; ``missing``: the value of places without a record;
-    ``missing_index``: their index; ``slack``: floats that are written are so much worse, relative to their magnitude;
-    ``sampled``: True if ``SAMPLE_COUNTS`` are the records that the rows of a sample had; ``first_row``: index of the
-    first row."""
+    """The lists that a launch orders.
+
+    ``capacity``: elements of the lists, of which the first ``COUNT`` are read; ``rows``: the number of rows; 1 if all
+    pairs are one row; ``columns``: the extent of j; ``most``: the most records of a row; ``n``: the number of best
+    records that are kept; ``first``, ``width``: the range of ranks of a row that are written; ``missing``,
+    ``missing_index``: the value and the index written for ranks without a record; ``slack``: written floats are made
+    worse by this fraction of their magnitude; ``sampled``: True if the array ``SAMPLE_COUNTS`` has the numbers of
+    records of a sample's rows; ``first_row``: the index of the first row."""
 
     capacity: int
     rows: int
@@ -67,7 +70,8 @@ class Lists(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """A matrix of values ``VALUES``, of ``places`` pairs of each row. ``first``, ``step``: of their indices."""
+    """A sample of values, the matrix ``VALUES``. ``places``: the number of sampled pairs of a row; ``first``, ``step``:
+    the first of their indices, and the step between indices."""
 
     lists: Lists
     places: int
@@ -76,8 +80,8 @@ class Sample(NamedTuple):
 
 
 class _Pass(NamedTuple):
-    """One pass over runs. ``length``: of a run; ``runs``: of a row, at most; ``kept``: records of a run; ``chunks``:
-    blocks of a row."""
+    """One pass over runs. ``length``: records of a run; ``runs``: the most runs of a row; ``kept``: records of a run
+    that are kept; ``chunks``: blocks per row."""
 
     lists: Lists
     length: int
@@ -88,8 +92,9 @@ class _Pass(NamedTuple):
 
 @dataclass(frozen=True)
 class TopRecords(DeviceText):
-    """The kernels for values of type ``dtype``. ``axis``: i or j, whose indices are rows, empty: all pairs are one;
-    ``greatest``: greater values are before others; ``wide``: records have 128 bits, not 64."""
+    """The kernels that order records of values of type ``dtype``. ``axis``: the axis, i or j, whose indices are the
+    rows; empty: all pairs are one row; ``greatest``: True if the greatest values are best; ``wide``: True if records
+    have 128 bits, False for 64."""
 
     dtype: str
     axis: str
@@ -109,14 +114,14 @@ class TopRecords(DeviceText):
 
     @property
     def description(self) -> list[str]:
-        """What the kernels compute, for the header of the module."""
+        """The lines of the module's header that say what the kernels compute."""
         what = "greatest" if self.greatest else "least"
         of = f"each {self.axis}" if self.axis else "all pairs"
         return [f"the {what} values of {of}, {self.dtype}, records of {8 * self.bytes} bits"]
 
     @property
     def bytes(self) -> int:
-        """The size of a record."""
+        """The size of a record in bytes."""
         return 16 if self.wide else 8
 
     @property
@@ -125,12 +130,12 @@ class TopRecords(DeviceText):
 
     @property
     def key_bits(self) -> int:
-        """The bits of a value as an integer that orders as values do."""
+        """The number of bits of a value's key, an integer that orders as the values do."""
         return 64 if self.dtype == "f64" else 32
 
     @property
     def group(self) -> str:
-        """How values are ordered: as floats, signed or unsigned integers."""
+        """The type group by which values are ordered: ``float``, ``signed`` or ``unsigned``."""
         return "float" if not dtype(self.dtype).integer else "signed" if self.dtype[0] == "s" else "unsigned"
 
     # ---- parameters
@@ -166,12 +171,13 @@ class TopRecords(DeviceText):
         return ParameterList((given("u64", FROM, COUNTS, OFFSETS), numbers))
 
     def part(self, n: int) -> int:
-        """The first records of a run, whose n-th best bounds the others."""
+        """The number of first records of a run that are sorted first; their n-th best bounds the others."""
         most = self.RUN // 2
         return max(64, 1 << (2 * n - 1).bit_length()) if 4 * n <= most else self.RUN
 
     def join_runs(self, back: bool = False) -> ParameterList:
-        """``back``: the pass writes to the records that the first pass reads."""
+        """The parameters of the kernel that merges runs. ``back``: True if the pass reads ``TO`` and writes
+        ``FROM``."""
         arrays = (TO, FROM) if back else (FROM, TO)
         numbers = Parameters(
             "u32", ("length", "kept", "n", "chunks"), lambda x: (x.length, x.kept, x.lists.n, x.chunks)
@@ -179,7 +185,8 @@ class TopRecords(DeviceText):
         return ParameterList((given("u64", *arrays, COUNTS, OFFSETS), numbers))
 
     def write_best(self, joined: bool = False) -> ParameterList:
-        """``joined``: the last pass has written to ``TO``."""
+        """The parameters of the kernel that writes the best records. ``joined``: True if the last pass wrote to
+        ``TO``."""
         indices = (BEST_J if self.axis == "i" else BEST_I,) if self.axis else (BEST_I, BEST_J)
         numbers = Parameters(
             "u32",
@@ -193,11 +200,11 @@ class TopRecords(DeviceText):
 
     @property
     def row_list(self) -> str:
-        """The list of the indices that are rows."""
+        """The name of the list with the indices that are rows."""
         return LIST_I if self.axis == "i" else LIST_J
 
     def _bits(self, value: float) -> int:
-        """The bits of a value in the register from which it is stored."""
+        """The bits of ``value`` in the register from which it is stored."""
         if self.group != "float":
             return int(value) & 0xFFFFFFFF
         if self.key_bits == 64:
@@ -207,20 +214,20 @@ class TopRecords(DeviceText):
     # ---- launches
 
     def scratch(self, x: Lists) -> dict[str, int]:
-        """The bytes of each array besides the lists and the results."""
+        """The scratch arrays, besides the lists and the results, with their bytes."""
         sizes = {FROM: x.capacity * self.bytes, COUNTS: 4 * x.rows, OFFSETS: 8 * x.rows}
         return sizes | ({SLOTS: 4 * x.capacity, TOTAL: 16} if self.axis else {})
 
     def joined_bytes(self, x: Lists) -> int:
-        """The bytes of the array of joined runs."""
+        """The bytes of the array of merged runs."""
         return x.capacity * self.bytes if x.most > self.RUN else 0
 
     def steps(self, x: Lists) -> tuple[Step, ...]:
-        """The steps that write the best records of lists."""
+        """The steps that find and write the best records of the lists ``x``."""
         return (*self.making(x), *self.ordering(x))
 
     def making(self, x: Lists) -> Iterator[Step]:
-        """The steps that make records; of rows, they also write the ``Summary``."""
+        """The steps that convert lists to records. If there is an axis, they also write the ``Summary``."""
         lists = ceil_div(max(x.capacity, 1), self.threads)
         if self.axis:
             for name, size in ((COUNTS, 4 * x.rows), (TOTAL, 16)):
@@ -230,11 +237,11 @@ class TopRecords(DeviceText):
         yield self._step("make_records", lists, self.make_records, x)
 
     def sampling(self, x: Sample) -> Iterator[Step]:
-        """The steps that make records of a matrix."""
+        """The steps that convert a sample's matrix to records."""
         yield self._step("make_sample", ceil_div(x.lists.capacity, self.threads), self.make_sample, x)
 
     def ordering(self, x: Lists) -> Iterator[Step]:
-        """The steps that order records, and write the best ones."""
+        """The steps that order the records and write the best."""
         length, runs = self.RUN, ceil_div(max(x.most, 1), self.RUN)
         yield self._step("sort_runs", x.rows * runs, self.sort_runs, _Pass(x, length, runs, 0, 0))
         joined = False
@@ -286,7 +293,7 @@ class TopRecords(DeviceText):
 
     @property
     def operands(self) -> dict[str, str]:
-        """Name of a record -> the operand of its access."""
+        """Name of a record -> the operand of an access to it."""
         return {
             name: f"{{%{name}, %{name}_index}}" if self.wide else f"%{name}"
             for name in ("own", "lower", "upper", "compared")
@@ -294,7 +301,7 @@ class TopRecords(DeviceText):
 
     @property
     def declared(self) -> dict[tuple[str, ...], str]:
-        """Names of records -> their registers."""
+        """Names of records -> the declaration of their registers."""
         return {
             names: ", ".join(f"%{name}, %{name}_index" if self.wide else f"%{name}" for name in names)
             for names in (("own",), ("lower", "upper"), ("own", "compared"))
@@ -302,12 +309,12 @@ class TopRecords(DeviceText):
 
     @property
     def made_arrays(self) -> str:
-        """The registers of the arrays of ``make_records``."""
+        """The registers of the array addresses of ``make_records``, separated by commas."""
         return ", ".join(f"%{name}" for name in self.make_records.names[:7])
 
     @property
     def written_arrays(self) -> list[str]:
-        """The arrays of ``write_best``: records, rows, results."""
+        """The array parameters of ``write_best``: records, row arrays, results."""
         return [name for name in self.write_best().names if name.startswith((FROM, "row_", BEST))]
 
     @property
@@ -316,7 +323,7 @@ class TopRecords(DeviceText):
 
     @property
     def row_index(self) -> str:
-        """The index that is a row."""
+        """The register of the index that is the row."""
         return f"%index_{self.axis}"
 
     @property
@@ -325,7 +332,7 @@ class TopRecords(DeviceText):
 
     @property
     def widen_key(self) -> str:
-        """The instruction that makes a key a word of a record."""
+        """The instruction that widens a key to a word of a record."""
         return "mov.b64 %own, %key;" if self.key_bits == 64 else "cvt.u64.u32 %own, %key;"
 
     @property
@@ -334,12 +341,12 @@ class TopRecords(DeviceText):
 
     @property
     def sample_place(self) -> str:
-        """The place of a value in the matrix of a sample."""
+        """The instruction that sets %tmp0 to the index of a value in the sample's matrix."""
         return "mov.b32 %tmp0, %target;" if self.axis == "i" else "mad.lo.u32 %tmp0, %place, %rows, %row;"
 
     @property
     def records(self) -> str:
-        """The slot of what depends on the bits of a record."""
+        """The slot with the code that depends on the width of records."""
         return f"prepare/{'wide' if self.wide else 'packed'}_records.mako"
 
     @property

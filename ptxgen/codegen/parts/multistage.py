@@ -1,4 +1,5 @@
-"""The main loop of the multistage schedule: every warp copies, computes and stores a part of the tile of C."""
+"""The main loop of the multistage schedule, in which every warp copies, and multiplies and stores a part of the
+tile."""
 
 from __future__ import annotations
 
@@ -19,25 +20,25 @@ from ptxgen.problem.dtypes import bits_of, dtype
 
 @dataclass(frozen=True)
 class TilePart:
-    """The part of a warp's tile that a K loop multiplies: the first half of its rows (``a`` = 2) or all of them (1),
-    and likewise of its columns (``b``)."""
+    """The part of a warp's tile that one K loop multiplies. ``a``: 1 for all rows of the tile, 2 for the first half of
+    them; ``b``: the same for columns."""
 
     a: int = 1
     b: int = 1
 
     @property
     def label(self) -> str:
-        """The label of the loop."""
+        """The label of the K loop."""
         return f"K_LOOP{self._suffix}"
 
     @property
     def entry(self) -> str:
-        """The label of the first fragment loads, before the loop."""
+        """The label of the first fragment loads, before the K loop."""
         return f"HALF{self._suffix}"
 
     @property
     def predicate(self) -> str:
-        """The predicate of warps that have C in this part alone."""
+        """The predicate that is true in warps whose elements of C are all in this part."""
         if self.a > 1 and self.b > 1:
             return "%p"
         return "%few_a" if self.a > 1 else "%few_b"
@@ -47,7 +48,7 @@ class TilePart:
         return ("_M" if self.a > 1 else "") + ("_N" if self.b > 1 else "")
 
     def of(self, name: str) -> int:
-        """``a`` or ``b``."""
+        """The field ``a`` or ``b``, by name."""
         return self.a if name == "a" else self.b
 
 
@@ -62,7 +63,7 @@ class FragmentRead(Protocol):
 
 
 class StagedLoad(Protocol):
-    """One of a thread's global loads of a stage."""
+    """One of the global loads of a thread for a stage."""
 
     @property
     def index(self) -> int: ...
@@ -72,7 +73,8 @@ class StagedLoad(Protocol):
 
 @dataclass(frozen=True)
 class SharedStore:
-    """One store of a global load's data to shared memory, ``offset`` bytes from the thread's address in the stage."""
+    """One store to shared memory of data from a global load. ``offset``: bytes from the thread's address in the
+    stage."""
 
     offset: int
     ptx_type: str
@@ -80,39 +82,40 @@ class SharedStore:
 
 
 class StagedOperand(Protocol):
-    """How A or B gets from global memory to shared memory and to fragments."""
+    """How A or B is copied from global to shared memory, and from there to fragments."""
 
     name: str
-    base: int  #: offset in a stage
+    base: int  #: byte offset of the operand in a stage
     size: int  #: bytes of a stage
     row: int  #: elements of a row in shared memory
-    asynchronous: bool  #: whether cp.async copies it
-    prefetches: bool  #: whether its fragments are read a step ahead
-    shared_pointer: bool  #: whether all loads add offsets to one pointer
+    asynchronous: bool  #: True if cp.async copies the operand
+    prefetches: bool  #: True if fragments are read one step ahead
+    shared_pointer: bool  #: True if all loads of a thread use one pointer, with offsets
     addressing: OperandAddressing
-    loads: Sequence[Any]  #: of a thread
+    loads: Sequence[Any]  #: the global loads of a thread for a stage
 
     @property
     def copy_bytes(self) -> int:
-        """Bytes of a copy of a thread."""
+        """Bytes of one copy by a thread."""
 
     def buffer(self, k: int) -> int:
-        """Which of the fragment buffers holds step ``k``."""
+        """The index of the fragment buffer that holds step ``k``."""
 
     @property
     def has_halves(self) -> bool:
-        """True if the first half of the fragment loads has the first half of the rows (or columns) of a thread."""
+        """True if the first half of the fragment loads reads the first half of a thread's rows (or columns)."""
 
     def fragment_loads(self, k: int, buffer: int) -> Sequence[FragmentRead]:
         """The fragment loads of step ``k``."""
 
     def offset(self, i: int) -> int:
-        """Rows (or columns) of C between number ``i`` of a thread's and its first."""
+        """The distance, in rows (or columns) of C, of a thread's row (or column) ``i`` from its first."""
 
 
 class CopiedTile:
-    """Numbers and names of an operand's tile in a stage, which follow from its layout: ``across`` vectors of a row,
-    rows of ``row`` elements of ``bytes`` in shared memory, ``depth`` elements of K."""
+    """Numbers and names of an operand's tile in a stage, which follow from the operand's layout. ``across``: vectors of
+    a row; ``row``: elements from one row to the next in shared memory; ``bytes``: bytes of an element there; ``depth``:
+    elements along K."""
 
     name: str
     extent: str
@@ -126,7 +129,7 @@ class CopiedTile:
     depth: int
     vec: int
     copy_bytes: int
-    last_copies: int  #: threads that have the last of a thread's loads; 0: all
+    last_copies: int  #: the number of threads that execute the last load; 0: all threads
     asynchronous: bool
     shared_pointer: bool
     transposed: bool
@@ -136,7 +139,7 @@ class CopiedTile:
     extracts: bool
     held: str
     keys: tuple[tuple[int, int], ...] = ()
-    thread_runs: Sequence[str] = ()  #: instructions that add a thread's run of loads to its first element
+    thread_runs: Sequence[str] = ()  #: instructions that advance a thread's first element to its run of loads
     swizzles: list[int]
     store_ptrs: list[tuple[str, str]]
     addressing: OperandAddressing
@@ -145,7 +148,7 @@ class CopiedTile:
     loads: Sequence[Any]
 
     def store_ptr(self, p: Any) -> str:
-        """The register with the address of a load's data in the stage that is being filled."""
+        """The register with the address, in the stage that is being filled, of the data of load ``p``."""
         raise NotImplementedError
 
     # ---- masks and bytes
@@ -165,34 +168,35 @@ class CopiedTile:
 
     @property
     def depth_global_bytes(self) -> int:
-        """The bytes in global memory of the elements along K that one stage has."""
+        """Bytes in global memory of the elements of one stage along K."""
         return self.depth * self.global_bytes
 
     @property
     def table_step_bytes(self) -> int:
-        """Bytes of the entries of K of a stage in an offset table."""
+        """Bytes of the entries in the offset table along K that belong to one stage."""
         return self.depth * self.addressing.table_entry_bytes
 
     # ---- rows and columns
 
     @property
     def row_axes(self) -> tuple[str, str]:
-        """The axes of rows in shared memory, and along them."""
+        """The axis across the rows of shared memory, and the axis along a row, each ``mn`` or ``k``."""
         return ("mn", "k") if self.kmajor else ("k", "mn")
 
     @property
     def along(self) -> str:
-        """The extent along which a thread's vectors are."""
+        """The name of the extent along which vectors are contiguous."""
         return "K" if self.kmajor else self.extent
 
     @property
     def key_shifts(self) -> list[tuple[str, int, int]]:
-        """Triples (instruction, bits, mask) of the parts of a row's swizzle."""
+        """The parts of a row's swizzle: shift instruction, number of bits, mask of each."""
         return [("shl.b32" if shift < 0 else "shr.u32", abs(shift), mask) for shift, mask in self.keys]
 
     @property
     def swizzled_offsets(self) -> list[tuple[str, int]]:
-        """The pair (register, bits that differ from those of the first) of each further offset in a stage."""
+        """For each offset in a stage except the first: its register, and the bits in which it differs from the
+        first."""
         return [
             (offset, x ^ self.swizzles[0])
             for (_, offset), x in zip(self.store_ptrs[1:], self.swizzles[1:], strict=False)
@@ -202,7 +206,7 @@ class CopiedTile:
 
     @property
     def copy_title(self) -> str:
-        """How a stage is copied, for a banner."""
+        """The text for a banner that says how a stage is copied."""
         name, size = self.name.upper(), self.copy_bytes
         return f"{name}: {len(self.loads)} copies of {size} bytes per thread and stage, {self._copy_path}"
 
@@ -223,52 +227,52 @@ class CopiedTile:
 
     @cached_property
     def issues(self) -> list[str]:
-        """The predicate of the threads that have each load; empty: all have it."""
+        """For each load, the predicate of the threads that execute it; empty: all threads do."""
         last = f"%issue_{self.name}" if self.last_copies else ""
         return [""] * (len(self.loads) - 1) + [last]
 
     @property
     def cache(self) -> str:
-        """The caches of ``cp.async``: accesses of 16 bytes bypass the L1."""
+        """The cache operator of ``cp.async``: ``cg`` for copies of 16 bytes, which bypass L1, else ``ca``."""
         return "cg" if self.copy_bytes == 16 else "ca"
 
     @property
     def store_registers(self) -> str:
-        """The registers with the addresses in the stage that is being filled."""
+        """The registers with addresses in the stage that is being filled, separated by commas."""
         return ", ".join(to for to, _ in self.store_ptrs)
 
     @cached_property
     def copy_targets(self) -> list[str]:
-        """The register with the address of each load's data in the stage that is being filled."""
+        """For each load, the register with the address of its data in the stage that is being filled."""
         return [self.store_ptr(p) for p in self.loads]
 
     @cached_property
     def load_addresses(self) -> list[str]:
-        """The register with the address of each load, once the addressing has set it."""
+        """For each load, the register with its global address, after the addressing code has set the register."""
         if self.shared_pointer or not self.addressing.strided:
             return ["%tmp64" for _ in self.loads]
         return self.pointers
 
     @cached_property
     def pointers(self) -> list[str]:
-        """The pointers that advance along K."""
+        """The registers of the pointers that advance along K."""
         return [f"%ptr_{self.name}"] if self.shared_pointer else [f"%ptr_{self.name}{p.index}" for p in self.loads]
 
     @cached_property
     def table_places(self) -> list[tuple[int, int]]:
-        """The places of each load among the distinct offsets along M (or N), and along K."""
+        """For each load, the indices of its offsets in ``mn_offsets`` and in ``k_offsets`` of the addressing."""
         x = self.addressing
         return [(x.mn_offsets.index(p.mn), x.k_offsets.index(p.k)) for p in self.loads]
 
     @cached_property
     def staged(self) -> list[list[str]]:
-        """The registers of each load."""
+        """The destination registers of each load."""
         return [[self.staging[p.index, j] for j in range(self.staging.shape[1])] for p in self.loads]
 
     @cached_property
     def unpacked_pairs(self) -> list[list[tuple[str, str, str]]]:
-        """The tuple (word, its elements to store) of each load; of a vector of one element, the second is the
-        first."""
+        """For each load: each loaded word with the registers of its two elements. In a vector of one element, both are
+        the same."""
         return [
             [
                 (
@@ -283,12 +287,13 @@ class CopiedTile:
 
     @property
     def pointer_step(self) -> str:
-        """The bytes of K of a stage, or a register with them."""
+        """The bytes by which a pointer advances from one stage to the next: a number, or a register."""
         return str(self.depth_global_bytes) if self.kmajor else f"%k_stride_{self.name}"
 
     @property
     def offset_in_tile(self) -> str:
-        """The instruction that makes the 32-bit offset of the element at row %tmp0 and %tmp1 of K."""
+        """The instruction that sets %tmp0 to the 32-bit offset of the element at index %tmp0 of M (or N) and %tmp1 of
+        K."""
         return (
             f"mad.lo.u32 %tmp0, %tmp0, %ld{self.name}, %tmp1;"
             if self.kmajor
@@ -297,8 +302,9 @@ class CopiedTile:
 
 
 class JoinedSums(NamedTuple):
-    """A vector of sums added over thread groups: its guard, empty if all threads have one; the vectors from
-    there on; offsets of those of each group in shared memory, and of the result in a slice."""
+    """A vector of sums that a thread adds over the thread groups. Its fields are: the guard (empty if all threads have
+    such a vector), the number of vectors from this one on, the offsets of the vectors of each group in shared memory,
+    and the offset of the result in the sums of a slice."""
 
     guard: str
     left: int
@@ -313,8 +319,8 @@ def copy_template(asynchronous: bool) -> str:
 
 @dataclass(frozen=True)
 class MultistageMainloop(Part):
-    """The main loop of the multistage schedule. ``steps``: K steps of a thread group in a stage. A family adds its
-    fragments and its multiply instruction."""
+    """The main loop of the multistage schedule. A family adds its fragments and its multiply instruction. ``steps``: K
+    steps of a thread group in a stage."""
 
     config: Config
     geometry: MultistageGeometry
@@ -322,32 +328,32 @@ class MultistageMainloop(Part):
 
     @property
     def operands(self) -> Sequence[StagedOperand]:
-        """A and B."""
+        """The operands A and B."""
         raise NotImplementedError
 
     # ---- parts of the tile of a warp
 
     WHOLE = WHOLE
-    peels_remainder = False  #: whether the iteration that has the remainder of K has instructions of its own
+    peels_remainder = False  #: True if the iteration with the remainder of K has separate instructions
 
     @cached_property
     def parts(self) -> list[TilePart]:
-        """The smaller parts of a warp's tile that have a K loop of their own, the smallest first."""
+        """The smaller parts of a warp's tile that have their own K loop, the smallest first."""
         a, b = ((2, 1) if x.has_halves else (1,) for x in self.operands)
         parts = itertools.starmap(TilePart, itertools.product(a, b))
         return [part for part in parts if part != WHOLE and self.has_loop(part)]
 
     @cached_property
     def halved(self) -> set[str]:
-        """The operands of which a smaller part has one half."""
+        """The names of the operands that some smaller part halves."""
         return {name for name in "ab" if any(part.of(name) > 1 for part in self.parts)}
 
     def has_loop(self, part: TilePart) -> bool:
-        """True if a K loop multiplies a part of the tile."""
+        """True if ``part`` has its own K loop."""
         return True
 
     def fragment_loads(self, x: StagedOperand, k: int, buffer: int, part: TilePart) -> Sequence[FragmentRead]:
-        """The fragment loads of step ``k`` of a part."""
+        """The fragment loads of operand ``x`` in step ``k`` that ``part`` needs."""
         loads = x.fragment_loads(k, buffer)
         return loads[: len(loads) // part.of(x.name)]
 
@@ -355,7 +361,8 @@ class MultistageMainloop(Part):
 
     @cached_property
     def read_ahead(self) -> dict[str, list[tuple[int, int, str]]]:
-        """Operand -> (step, buffer, guard) of the fragment loads that each step issues for the next one."""
+        """Operand -> for each step, the fragment loads that it issues for the next step: that step, the fragment
+        buffer, and the guard."""
         last = self.last_step
         return {
             x.name: [(0 if k == last else k + 1, x.buffer(k + 1), "@%has_next " if k == last else "") for k in steps]
@@ -370,7 +377,7 @@ class MultistageMainloop(Part):
 
     @property
     def stages_ahead(self) -> int:
-        """Stages that are filled before the first is read."""
+        """The number of stages that are filled before the first one is read."""
         return self.stages - 1
 
     @property
@@ -380,7 +387,7 @@ class MultistageMainloop(Part):
 
     @property
     def wrap_bytes(self) -> int:
-        """Bytes from the last stage to the first."""
+        """The byte offset from the last stage to the first, a negative number."""
         return -self.stages_ahead * self.stage_bytes
 
     group_mask = Mask("group")
@@ -396,7 +403,7 @@ class MultistageMainloop(Part):
 
     @property
     def wait(self) -> list[str]:
-        """The instruction that waits for the stage that is read next; copies of those after it may be in flight."""
+        """The instruction that waits for the stage that is read next. Copies of later stages may still be in flight."""
         return [f"cp.async.wait_group {self.stages - 2};"] if self.asynchronous else []
 
     @property
@@ -406,7 +413,7 @@ class MultistageMainloop(Part):
 
     @property
     def stage_order(self) -> str:
-        """The slot that says when loads are stored to shared memory."""
+        """The slot that orders loads to registers and stores to shared memory: in the same or in the next iteration."""
         return f"kernel/{'deferred' if self.defers_sts else 'stored'}_stages.mako"
 
     @property
@@ -423,7 +430,7 @@ class MultistageMainloop(Part):
 
     @cached_property
     def acc_vectors(self) -> list[list[str]]:
-        """The accumulators, in vectors of at most 16 bytes."""
+        """The accumulators of a thread, in vectors of at most 16 bytes."""
         n = 2 if self.acc.ptx_type == "f64" else 4
         return [self.acc.all[i : i + n] for i in range(0, self.acc.size, n)]
 
@@ -434,34 +441,35 @@ class MultistageMainloop(Part):
 
     @property
     def further_sets(self) -> list[tuple[list[str], list[str]]]:
-        """Vectors of the first set of accumulators, each with the one of another set that has the same elements."""
+        """For each vector of the other sets of accumulators: the vector of the first set with the same elements of C,
+        and that vector."""
         first = self.sum_vectors
         return [(first[i % len(first)], names) for i, names in enumerate(self.acc_vectors) if i >= len(first)]
 
     @property
     def joined(self) -> list[str]:
-        """The accumulators that reading a row of sums adds to others."""
+        """The accumulators that are added to others when a row of sums is read."""
         return []
 
     @property
     def vector_access(self) -> str:
-        """The type of an access to a vector of accumulators."""
+        """The type suffix of an access to a vector of accumulators."""
         return width(len(self.acc_vectors[0]), self.acc.ptx_type)
 
     @property
     def sum_offsets(self) -> range:
-        """The offset of each vector of a thread in the sums of a thread group."""
+        """The byte offset of each vector of a thread in the sums of a thread group."""
         step = self.group * self.acc_vector_bytes
         return range(0, len(self.sum_vectors) * step, step)
 
     @property
     def group_sums_count(self) -> int:
-        """Vectors of the first set of accumulators of a thread group."""
+        """The number of vectors in the sums of a thread group."""
         return len(self.sum_vectors) * self.group
 
     @property
     def joined_sums(self) -> list[JoinedSums]:
-        """How the block adds the sums of its thread groups, a vector a thread at once."""
+        """The rounds in which the block adds the sums of its thread groups. In a round, each thread adds one vector."""
         count, size, threads = self.group_sums_count, self.acc_vector_bytes, self.group * self.config.kl
         return [
             JoinedSums(
@@ -475,7 +483,7 @@ class MultistageMainloop(Part):
 
     @property
     def vector_names(self) -> dict[str, list[str]]:
-        """Role of a vector's registers -> the registers."""
+        """Role -> the registers of a vector with this role."""
         names = ("sum", "group_sum", "of_slice")
         return {name: [f"%{name}{i}" for i in range(len(self.acc_vectors[0]))] for name in names}
 
@@ -485,7 +493,7 @@ class MultistageMainloop(Part):
 
     @property
     def acc_add(self) -> str:
-        """The instruction that adds accumulators. Those of type b32 are pairs of f16."""
+        """The instruction that adds accumulators. Accumulators of type b32 are pairs of f16."""
         ptx_type = self.acc.ptx_type
         return f"add.{ptx_type}" if ptx_type == "s32" else f"add.rn.{'f16x2' if ptx_type == 'b32' else ptx_type}"
 
@@ -495,7 +503,7 @@ class MultistageMainloop(Part):
 
     @property
     def defers_sts(self) -> bool:
-        """True if loads go to registers one iteration before they are stored to shared memory."""
+        """True if data is loaded to registers one iteration before it is stored to shared memory."""
         return bool(self.config.deferred_sts) and not all(x.asynchronous for x in self.operands)
 
     @property
@@ -510,14 +518,14 @@ class MultistageMainloop(Part):
 
     @property
     def group(self) -> int:
-        """Threads of a group; groups split the steps of a stage."""
+        """The number of threads of a thread group. Thread groups split the K steps of a stage."""
         return int(self.geometry.group)
 
     log2_group = Log2("group")
 
     @property
     def several_warps(self) -> bool:
-        """True if warps divide the tile among them, so that one may have no element of C."""
+        """True if several warps divide the tile, so that a warp may have no element of C."""
         return self.group > WARP
 
     # ---- bounds and addresses
@@ -533,7 +541,8 @@ class MultistageMainloop(Part):
 
     @cached_property
     def skips(self) -> dict[tuple[str, bool], list[str]]:
-        """The map (operand, whether it is the first stage, which holds the remainder of K) -> ``skip`` of each load."""
+        """(Name of the operand, True for the first stage, which holds the remainder of K) -> the ``skip`` predicate of
+        each load."""
         return {
             (x.name, first): [self.skip(x, load, first) for load in x.loads]
             for x in self.operands
@@ -542,7 +551,8 @@ class MultistageMainloop(Part):
 
     @cached_property
     def copy_operands(self) -> dict[tuple[str, bool], list[str]]:
-        """The same -> the bytes of each cp.async, and what skips it."""
+        """(Name of the operand, True for the first stage) -> the last operands of each cp.async: its bytes, and the
+        predicate that skips it."""
         return {
             key: [", ".join([str(x.copy_bytes), *([skip] if skip else [])]) for skip in self.skips[key]]
             for x in self.operands
@@ -550,13 +560,13 @@ class MultistageMainloop(Part):
         }
 
     def skip(self, x: StagedOperand, load: StagedLoad, first: bool) -> str:
-        """The predicate that skips a load, once the addressing has set it; "" if nothing does. ``first``: of the first
-        stage, which holds the remainder of K."""
+        """The predicate that skips a load, after the addressing code has set it; empty: the load is never skipped.
+        ``first``: True for the first stage, which holds the remainder of K."""
         if x.addressing.is_im2col or (first and self.checks_bounds):
             return "%skip"
         return load.oob if self.predicated else ""
 
     @property
     def group_registers(self) -> list[str]:
-        """The registers of sums over thread groups."""
+        """The declarations of the registers for sums over thread groups."""
         return [".reg .b32 %group_thread, %sums_addr;", ".reg .pred %adds;"] if self.config.kl > 1 else []

@@ -1,4 +1,4 @@
-"""Parameters of kernels: each is declared beside the value that a launch gives it."""
+"""Parameters of kernels. A record declares parameters and computes the values that a launch passes."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from ptxgen.lowering.algebra import Scalar
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.lowering.table import Table
 
-MAP_BYTES = 128  #: of a tensor map
+MAP_BYTES = 128  #: bytes of a tensor map
 
 
 @dataclass(frozen=True)
 class Parameters:
-    """Adjacent parameters of one PTX type. ``values(x)``: one value for each name in a launch of ``x``, as ``Argument``
-    has them; ``same_line``: they continue the line of the preceding ones."""
+    """Adjacent parameters of one PTX type. ``values(x)``: the value of each in a launch ``x``, in the form of
+    ``Argument``; ``same_line``: True if their declaration continues the line of the preceding parameters."""
 
     ptx_type: str
     names: tuple[str, ...]
@@ -39,7 +39,7 @@ class Parameters:
 
 @dataclass(frozen=True)
 class TensorMaps(Parameters):
-    """Arrays of ``count`` tensor maps each; ``values(x)``: the maps of all."""
+    """Parameters that are arrays of ``count`` tensor maps each. ``values(x)``: the maps of all arrays."""
 
     count: int = 1
 
@@ -52,12 +52,12 @@ class TensorMaps(Parameters):
 
 
 def given(ptx_type: str, *names: str) -> Parameters:
-    """Parameters whose values the caller of a launch supplies by their names: arrays, the workspace, alpha, beta."""
+    """Parameters whose values the caller of a launch supplies by name: arrays, the workspace, alpha, beta."""
     return Parameters(ptx_type, names, lambda _: names)
 
 
 class ScalarGroup(NamedTuple):
-    """Adjacent numbers of one PTX type that calls pass."""
+    """Adjacent scalar parameters of one PTX type."""
 
     type: str
     names: list[str]
@@ -68,22 +68,22 @@ class ScalarGroup(NamedTuple):
 
     @property
     def load(self) -> str:
-        """The instructions that load them, on one line."""
+        """The instructions that load the scalars to registers, on one line."""
         return "  ".join(f"ld.param.{self.type} %{name}, [{name}];" for name in self.names)
 
 
 def scalar_groups(scalars: Iterable[Scalar]) -> list[ScalarGroup]:
-    """Numbers in groups of one type."""
+    """The groups of adjacent ``scalars`` of one type."""
     return [ScalarGroup(ptx_type, [s.name for s in each]) for ptx_type, each in groupby(scalars, attrgetter("type"))]
 
 
 def scalar_parameters(scalars: Iterable[Scalar]) -> list[Parameters]:
-    """The numbers that calls pass."""
+    """The parameters of ``scalars``, whose values the caller supplies."""
     return [given(ptx_type, *(s.name for s in each)) for ptx_type, each in groupby(scalars, attrgetter("type"))]
 
 
 def sink_numbers(p: KernelProblem) -> list[Parameters]:
-    """The numbers of the problem that the sink takes."""
+    """The parameters of the sink's numbers, whose values follow from the problem."""
     return [Parameters(each.type, (each.name,), partial(_sink_number, n)) for n, each in enumerate(p.sink.numbers)]
 
 
@@ -92,7 +92,7 @@ def _sink_number(n: int, x: Any) -> tuple[Any]:
 
 
 def step_leading_dimensions(p: KernelProblem) -> list[Parameters]:
-    """Those of the arrays along two axes that steps read, whose rows are contiguous."""
+    """The parameters of leading dimensions of the arrays with two axes that steps read."""
     return [Parameters("u32", (f"step_ld_{v.name}",), partial(_extent, v.axis[1])) for v in p.algebra.matrices]
 
 
@@ -101,7 +101,7 @@ def _extent(axis: str, x: Any) -> tuple[int]:
 
 
 def sink_parameters(p: KernelProblem) -> list[Parameters]:
-    """The numbers that the sink takes, and the offset of its workspace."""
+    """The parameters of the sink: its numbers, and the offset of its workspace."""
     offset = Parameters("u64", ("sink_offset",), lambda x: (x.sink_offset,))
     return [*sink_numbers(p), *([offset] if p.sink.has_workspace else [])]
 
@@ -115,17 +115,17 @@ def output_names(p: KernelProblem) -> tuple[str, ...]:
 
 
 def other_addresses(p: KernelProblem) -> list[Parameters]:
-    """The addresses of the arrays that are no operand or output: those of the epilogue and of accesses."""
+    """The parameters with addresses of arrays that are neither operands nor outputs, as epilogue operands."""
     return [given("u64", name) for name in p.other_arrays]
 
 
 def addresses(p: KernelProblem) -> list[Parameters]:
-    """The addresses of the operands, the outputs, the workspace and all other arrays."""
+    """The parameters with addresses of the operands, the outputs, the workspace and all other arrays."""
     return [given("u64", *operand_names(p), *output_names(p), "W"), *other_addresses(p)]
 
 
 def on_one_line(rows: Iterable[Parameters]) -> list[Parameters]:
-    """The same parameters, on the line of the preceding ones."""
+    """The same parameters, declared on the line of the preceding ones."""
     return [replace(row, same_line=True) for row in rows]
 
 
@@ -144,7 +144,7 @@ class ParameterList(tuple[Parameters, ...]):
         return [*(f"{line}," for line in lines[:-1]), *lines[-1:]]
 
     def arguments(self, x: Any) -> tuple[Argument, ...]:
-        """The arguments of a launch of ``x``."""
+        """The arguments of launch ``x``."""
         return tuple(argument for row in self if row.names for argument in row.arguments(x))
 
     @property
@@ -153,7 +153,7 @@ class ParameterList(tuple[Parameters, ...]):
 
     @property
     def by_name(self) -> tuple[Argument, ...]:
-        """The arguments of a launch whose caller supplies all of them by name; there is no tensor map."""
+        """The arguments of a launch whose caller supplies all values by name. No parameter is a tensor map."""
         return tuple((row.ptx_type, name) for row in self for name in row.names)
 
 

@@ -1,8 +1,8 @@
-"""The parts that a plan is composed of: their interface, and the resources that they claim.
+"""The interface of the parts of a plan, and the workspace that parts claim.
 
-A plan is one operand path for A and one for B, a main loop, an epilogue and a tile scheduler. Each part is a frozen
-record that computes its own numbers from the problem, the configuration and the geometry, and names the template slots
-that write its instructions. Templates read ``plan.epilogue.row_pitch``, not one flat object.
+A plan consists of an operand path for A and one for B, a main loop, an epilogue and a tile scheduler. Each part is a
+frozen record that computes its own numbers from the problem, the configuration and the geometry, and names the template
+slots that write its instructions. Templates read for example ``plan.epilogue.row_pitch``.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Reduction(StrEnum):
 
     @property
     def active(self) -> bool:
-        """True if several slices of K have blocks of their own."""
+        """True if the grid splits K into several slices."""
         return self is not Reduction.NONE
 
     @property
@@ -59,7 +59,7 @@ class Reduction(StrEnum):
 
     @property
     def store_op(self) -> str:
-        """The slot that stores one vector of sums of a slice, by red to C or to the workspace; empty: the sink stores
+        """The slot that stores one vector of partial sums, by ``red`` to C or to the workspace; empty: the sink stores
         complete sums."""
         if self in (Reduction.MEMSET_RED, Reduction.FLAG_RED):
             return "epilogue/red.mako"
@@ -67,12 +67,12 @@ class Reduction(StrEnum):
 
     @property
     def sum_text(self) -> str:
-        """What an auxiliary kernel adds to beta C, for a comment."""
+        """The text for a comment that says what an auxiliary kernel adds to beta·C."""
         return " + alpha A B, from the partial sums of all slices in slice order" if self.stores_partials else ""
 
     @property
     def tile_slices(self) -> str:
-        """The slot of the slices of tiles of a group."""
+        """The slot that a grouped kernel uses for the slices of a tile."""
         return "sched/tile_slices.mako" if self.active else "sched/whole_tiles.mako"
 
 
@@ -87,7 +87,7 @@ _REDUCTIONS = {
 
 @dataclass(frozen=True)
 class Region:
-    """``bytes`` of the workspace from ``offset``; ``meaning``: its contents."""
+    """A region of the workspace: ``bytes`` bytes from ``offset``. ``meaning``: its contents."""
 
     offset: int
     bytes: int
@@ -96,7 +96,7 @@ class Region:
 
 @dataclass
 class Allocator:
-    """Allocates consecutive regions of the workspace. ``zeroed``: the workspace must be zero before the first
+    """Allocates consecutive regions of the workspace. ``zeroed``: True if the workspace must be zero before the first
     launch."""
 
     bytes: int = 0
@@ -104,7 +104,7 @@ class Allocator:
     regions: list[Region] = field(default_factory=list)
 
     def claim(self, size: int, meaning: str, alignment: int = 1, zeroed: bool = False) -> Region:
-        """The next ``size`` bytes, from a multiple of ``alignment``."""
+        """The next region of ``size`` bytes, at a multiple of ``alignment``."""
         offset = -(-self.bytes // alignment) * alignment
         self.regions.append(region := Region(offset, size, meaning))
         self.bytes, self.zeroed = offset + size, self.zeroed or zeroed
@@ -118,7 +118,7 @@ class Part:
     after it is made.
     """
 
-    #: True if launches depend on how many blocks fit at once, and so on the registers of the loaded kernel
+    #: True if launches depend on the number of blocks that fit at once, and so on the registers of the loaded kernel
     counts_resident = False
 
     @property

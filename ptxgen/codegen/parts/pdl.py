@@ -13,7 +13,8 @@ from ptxgen.codegen.source import Step
 
 @dataclass(frozen=True)
 class Pdl(Part):
-    """True if kernels start before the previous kernel of the stream has ended."""
+    """The part for programmatic dependent launch, by which kernels start before the previous kernel of the stream
+    ends."""
 
     config: Config
 
@@ -23,13 +24,13 @@ class Pdl(Part):
 
     @property
     def trigger(self) -> str:
-        """The moment from which the next kernel may start: after this kernel's last loads (late), or at its start
-        (early)."""
+        """The time from which the next kernel may start: ``late``, after this kernel's last loads, or ``early``, at
+        this kernel's start; empty: the part is not active."""
         return ("", "late", "early", "late")[self.config.pdl]
 
     def entries(self, entries: Sequence[str], steps: Callable[[], Sequence[Step]]) -> tuple[str, ...]:
-        """The kernels of ``entries`` that may be launched before the previous kernel of the stream has ended.
-        ``steps()``: a launch of all of them."""
+        """The kernels of ``entries`` that may start before the previous kernel of the stream has ended. ``steps()``:
+        the steps of a launch of all kernels."""
         if self.config.pdl != PDL_WITHIN:
             return tuple(entries) if self.active else ()
         # the first step, and those that follow a memset, wait for the end of the preceding step

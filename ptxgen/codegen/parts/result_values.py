@@ -1,4 +1,4 @@
-"""The values that a sink takes of each result: expressions of the reduction and of other arrays."""
+"""The values that a sink computes from each result: expressions of the result and of elements of other arrays."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ from ptxgen.problem.dtypes import dtype
 
 @dataclass(frozen=True)
 class ReadArray:
-    """An array that values read. ``axes``: i, j, ij or ji, as it is stored; ``element``: the variable of its element;
-    ``tile``: its registers, one for each result of a vector, or one in all along i."""
+    """An array that the sink's expressions read. ``axes``: its axes as stored: i, j, ij or ji; ``element``: the
+    variable of an element; ``tile``: its registers: one for each result of a vector, or a single one if the axis is
+    i."""
 
     name: str
     axes: str
@@ -30,7 +31,7 @@ class ReadArray:
 
     @property
     def pitched(self) -> bool:
-        """True if it has a leading dimension."""
+        """True if the array has a leading dimension."""
         return len(self.axes) > 1
 
     @property
@@ -39,12 +40,12 @@ class ReadArray:
 
     @property
     def access(self) -> str:
-        """The type of a load."""
+        """The type suffix of a load of an element."""
         return load_type(self.element.type)
 
     @property
     def ptx_type(self) -> str:
-        """The PTX type of a register."""
+        """The PTX type of a register with an element."""
         return register_class(self.element.type)
 
     @property
@@ -53,7 +54,7 @@ class ReadArray:
 
     @property
     def offsets(self) -> range:
-        """The offset of each element of a row."""
+        """The byte offset of each element of a row."""
         return range(0, self.bytes << 16, self.bytes)
 
     @cached_property
@@ -67,11 +68,13 @@ class ReadArray:
 
 @dataclass(frozen=True)
 class ResultValues(Part):
-    """The values of a ``ValueSink``. ``vec``: results of a vector; ``roots``: the expressions, by number; the last one
-    is the condition of the results that are taken, if there is one. ``rows``, ``columns``: of the block's tile;
-    ``values``, ``guards``: False: without the values, without that condition; ``preinitialises``: whether registers are
-    set before guarded loads write them, as in ``CAccess``; ``exchanged``: of results (i, j) that are taken from those
-    of (j, i); ``chosen``: the numbers of the values, if not all."""
+    """The part that computes the expressions of a ``ValueSink`` for a vector of results.
+
+    ``vec``: results of a vector; ``roots``: the expressions; the last one is the condition of accepted results, if
+    there is one; ``rows``, ``columns``: extents of the block's tile; ``values``: False leaves out the values;
+    ``guards``: False leaves out the condition; ``preinitialises``: True if registers are set before guarded loads write
+    them, as in ``CAccess``; ``exchanged``: True for results (j, i) that are computed from the sums of (i, j);
+    ``chosen``: the indices of the values; default: all."""
 
     problem: KernelProblem
     sm: int
@@ -99,7 +102,7 @@ class ResultValues(Part):
 
     @property
     def preinitialised(self) -> list[tuple[str, str, str]]:
-        """Triples (type, register, zero) of registers that are set before guarded loads write them."""
+        """The registers that are set to zero before guarded loads write them: type, name and literal of zero."""
         if not self.preinitialises:
             return []
         rows = [(x.tile.ptx_type, r, x.element.type) for x in self.arrays for r in x.tile.all]
@@ -114,54 +117,55 @@ class ResultValues(Part):
 
     @property
     def guard(self) -> Node | None:
-        """The condition of the results that are taken."""
+        """The condition of accepted results; None: all results are accepted."""
         return self.sink.guarded(self.exchanged)
 
     @cached_property
     def mirror(self) -> ResultValues | None:
-        """The values of (j, i), where they are taken from the sum of (i, j); None: they are not."""
+        """The part for results (j, i), if they are computed from the sums of (i, j); None: they are not."""
         return replace(self, exchanged=True) if self.sink.mirrored else None
 
     @cached_property
     def condition(self) -> ResultValues:
-        """The condition of the results that are taken, without their values."""
+        """The part that computes only the condition of accepted results."""
         return replace(self, values=False)
 
     @cached_property
     def taken(self) -> ResultValues:
-        """The values of results that are taken."""
+        """The part that computes only the values of accepted results."""
         return replace(self, guards=False)
 
     def holds(self, q: int, guard: str) -> str:
-        """The instruction that sets %holds: result ``q`` of a vector is taken. ``guard``: of the bounds, as
-        ``@%in_bounds``, or empty."""
+        """The instruction that sets %holds if result ``q`` of a vector is accepted. ``guard``: the guard of the bounds,
+        as ``@%in_bounds``, or empty."""
         terms = self.conditions(q, guard)
         return f"and.pred %holds, {', '.join(terms)};" if len(terms) > 1 else f"mov.pred %holds, {terms[0]};"
 
     def conditions(self, q: int, guard: str) -> list[str]:
-        """The predicates that result ``q`` of a vector is taken. ``guard``: as in ``holds``."""
+        """The predicates that are all true if result ``q`` of a vector is accepted. ``guard``: as in ``holds``."""
         terms = [guard.strip().removeprefix("@")] if guard else []
         return terms if self.guard is None else [*terms, self.tiles[-1][q]]
 
     @cached_property
     def tiles(self) -> list[Tile]:
-        """The registers of the values of a vector, by number of the expression."""
+        """The registers of the values of a vector, one tile for each expression."""
         return [Tile(f"value{n}_", register_class(x.type), (self.vec,)) for n, x in enumerate(self.roots)]
 
     def of(self, number: int) -> list[str]:
-        """The registers of the values of expression ``number``."""
+        """The registers of the values of the expression with index ``number``."""
         return self.tiles[number].all
 
     @cached_property
     def indices(self) -> list[str]:
-        """The indices, i and j, that the values read."""
+        """The indices, of i and j, that the expressions read."""
         return [name for name in variables(*self.roots) if name in ("i", "j")]
 
     # ---- expressions of scalars and extents alone
 
     @cached_property
     def fixed(self) -> list[tuple[str, str, Node]]:
-        """Triples (type, register, expression) of those that are equal for all results: computed once, in ``setup``."""
+        """The expressions that are equal for all results, and computed once (in ``setup``): type, register,
+        expression."""
         guards = (self.sink.guarded(exchanged) for exchanged in (False, True))
         arrays = [x.element.value for x in self.sink.elements] + [v.element.value for v in self.sink.vectors]
         varying = {ACCUMULATOR, "i", "j", *arrays}
@@ -192,15 +196,15 @@ class ResultValues(Part):
 
     @cached_property
     def known(self) -> dict[Node, str]:
-        """The registers of scalars and extents, and of the expressions of them."""
+        """The registers of scalars, extents, and the expressions in ``fixed``."""
         return self._numbers | {x: r for _, r, x in self.fixed}
 
     # ---- tiles without a result that is taken
 
     @cached_property
     def reachable(self) -> Node | None:
-        """The condition that a tile may have a result that is taken, of the indices of its corners, the elements of
-        ascending vectors there, and the extents; None: every tile may."""
+        """The condition that a tile may have an accepted result. It reads the indices of the tile's corners, the
+        elements of ascending vectors there, and the extents. None: every tile may have one."""
         when = self.sink.computed
         if when is None:
             return None
@@ -211,7 +215,7 @@ class ResultValues(Part):
 
     @cached_property
     def corner_keys(self) -> list[ReadArray]:
-        """The ascending vectors whose elements at the corners of a tile ``reachable`` reads."""
+        """The ascending vectors that ``reachable`` reads at the corners of a tile."""
         read = () if self.reachable is None else variables(self.reachable)
         ends = [v for v in self.sink.vectors if _ends(v)[0].value in read or _ends(v)[1].value in read]
         return [ReadArray(v.name, v.axis, v.element, 1) for v in ends]
@@ -231,7 +235,7 @@ class ResultValues(Part):
 
     @property
     def temporaries(self) -> list[str]:
-        """The declarations of the registers that ``lines`` uses besides its operands."""
+        """The declarations of the temporary registers of ``lines``."""
         used = Temporaries("v")
         self._lines(["%sum"] * self.vec, used)
         return used.declarations
@@ -253,18 +257,18 @@ class ResultValues(Part):
 
     @property
     def both(self) -> list[ResultValues]:
-        """These values, and those of (j, i)."""
+        """This part, and its ``mirror`` if there is one."""
         return [self] if self.mirror is None else [self, self.mirror]
 
 
 def _ends(v: Vector) -> tuple[Node, Node]:
-    """The first and the last element of an ascending vector in a tile."""
+    """The variables of the first and the last element of an ascending vector in a tile."""
     return variable(f"first_{v.name}", v.element.type), variable(f"last_{v.name}", v.element.type)
 
 
 def _fixed(x: Node, varying: Set[str], fixed: dict[Node, None], added: bool = False) -> None:
-    """Adds the greatest parts of an expression that read no variable of ``varying``. ``added``: a sum or a difference
-    reads ``x``: products of it are part of fused multiply-adds."""
+    """Adds to ``fixed`` the largest subexpressions of ``x`` that read no variable of ``varying``. ``added``: True if
+    ``x`` is a term of a sum or difference; a product is then part of a fused multiply-add, and stays in the sum."""
     if not x.arguments:
         return
     names = variables(x)

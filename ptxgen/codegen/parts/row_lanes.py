@@ -1,4 +1,4 @@
-"""How the lanes of a warp share the rows of a block's tile in shared memory."""
+"""How the lanes of a warp divide the rows of a block's tile in shared memory."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from ptxgen.codegen.vectorized import WARP, Log2, Mask
 
 
 class RowLanes:
-    """Adjacent lanes of a warp have the vectors of one row. ``threads``: of the block."""
+    """A part in which adjacent lanes of a warp read the vectors of one row. ``threads``: threads of the block."""
 
     threads: int
 
     @property
     def row_vectors(self) -> int:
-        """Vectors of a row of the block's tile."""
+        """The number of vectors of a row of the block's tile."""
         raise NotImplementedError
 
     @property
     def row_lanes(self) -> int:
-        """Lanes that share a row."""
+        """The number of lanes that share a row."""
         return math.gcd(self.row_vectors, WARP)
 
     log2_row_lanes = Log2("row_lanes")
@@ -27,10 +27,10 @@ class RowLanes:
 
     @property
     def row_rounds(self) -> int:
-        """Vectors of a lane in a row."""
+        """The number of vectors of a lane in a row."""
         return self.row_vectors // self.row_lanes
 
     @property
     def rows_per_step(self) -> int:
-        """Rows that the block reads at once."""
+        """The number of rows that the block reads at once."""
         return self.threads // self.row_lanes

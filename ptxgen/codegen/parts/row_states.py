@@ -1,4 +1,4 @@
-"""The states of a reduction of rows or columns: their registers, their entries in memory, how they are joined."""
+"""The states of a reduction of rows or columns: their registers, their storage in memory, and how states are joined."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from ptxgen.lowering.states import LOGSUMEXP, State, StateReduction
 
 @dataclass(frozen=True)
 class RowStates(Part):
-    """The part that reduces the results of each row or column to a state. ``vec``: results of a vector. A thread has
-    one state of a row, or ``vec`` states of adjacent columns. ``exchanged``: of results (j, i) that are taken from the
-    sums of (i, j)."""
+    """The part that reduces the results of each row, or of each column, to a state. A thread has one state of a row, or
+    ``vec`` states of adjacent columns. ``vec``: results of a vector; ``exchanged``: True for results (j, i) that are
+    computed from the sums of (i, j)."""
 
     problem: KernelProblem
     sm: int
@@ -44,19 +44,19 @@ class RowStates(Part):
 
     @cached_property
     def mirror(self) -> RowStates | None:
-        """The states of results (j, i) that are taken from the sums of (i, j): columns of the tile if these are of
-        rows. None: there are none."""
+        """The states of results (j, i), if they are computed from the sums of (i, j): states of the tile's columns if
+        these are of its rows, and vice versa. None: they are not."""
         return replace(self, exchanged=True) if self.sink.mirrored else None
 
     @property
     def count(self) -> int:
-        """States of a thread."""
+        """The number of states of a thread."""
         return 1 if self.of_rows else self.vec
 
     # ---- registers
 
     def _tiles(self, name: str, count: int) -> list[Tile]:
-        """A tile for each component."""
+        """The registers of ``count`` states: one tile for each component of a state."""
         types = self.reduction.types
         return [Tile(f"{name}{n}_", register_class(t), (count,)) for n, t in enumerate(types)]
 
@@ -66,12 +66,12 @@ class RowStates(Part):
 
     @cached_property
     def other(self) -> list[Tile]:
-        """A state that is joined with another."""
+        """The registers of the state that is joined to another."""
         return self._tiles("other", 1)
 
     @property
     def declarations(self) -> list[str]:
-        """The declarations of the registers of states, and of those that joining takes."""
+        """The declarations of the registers of states, and of temporary registers."""
         used = Temporaries("r")
         self._add(0, "%value", "%index", "", used)
         self._join(0, used)
@@ -87,7 +87,7 @@ class RowStates(Part):
 
     @cached_property
     def components(self) -> list[tuple[str, int]]:
-        """The pair (the type of an access, offset in an entry) of each component."""
+        """For each component of a state: the type suffix of its access, and its byte offset in a stored state."""
         at, components = 0, []
         for t in self.reduction.types:
             components.append((t, at))
@@ -96,7 +96,7 @@ class RowStates(Part):
 
     @property
     def entry_bytes(self) -> int:
-        """Bytes of a state: a power of two."""
+        """Bytes of a stored state, rounded up to a power of two."""
         size = sum(type_of(t).bits // 8 for t in self.reduction.types)
         return 1 << (size - 1).bit_length()
 
@@ -110,15 +110,15 @@ class RowStates(Part):
         return {variable(f"other{n}", t): self.other[n][0] for n, t in enumerate(self.reduction.types)}
 
     def clear(self, q: int) -> list[str]:
-        """The instructions that make state ``q`` that of no value."""
+        """The instructions that set state ``q`` to the identity, the state of no value."""
         return [
             f"mov.{tile.ptx_type} {tile[q]}, {literal(x)};"
             for tile, x in zip(self.state, self.reduction.identity, strict=True)
         ]
 
     def add(self, q: int, value: str, index: str, guard: str) -> list[str]:
-        """The instructions that join state ``q`` with a value. ``index``: the register of its position, which is
-        greater than that of the values before."""
+        """The instructions that add a value to state ``q``. ``index``: the register of the value's position; positions
+        of successive values ascend."""
         return self._add(q, value, index, guard, Temporaries("r"))
 
     def _add(self, q: int, value: str, index: str, guard: str, used: Temporaries) -> list[str]:
@@ -142,12 +142,12 @@ class RowStates(Part):
 
     @property
     def fast(self) -> bool:
-        """True if exponentials are approximate: errors of those that are far below 1 do not matter beside the 1 of the
-        greatest value."""
+        """True if exponentials may be approximate: in logsumexp, the term of the greatest value is exactly 1, beside
+        which the errors of other terms are small."""
         return self.reduction.op == LOGSUMEXP
 
     def finish(self, result: str) -> list[str]:
-        """The instructions that compute the result of the first state."""
+        """The instructions that compute the result from the thread's first state."""
         return self._finish(result, Temporaries("r"))
 
     def _finish(self, result: str, used: Temporaries) -> list[str]:
@@ -156,7 +156,8 @@ class RowStates(Part):
         return statements([root], x, [result], sm=self.sm, temporaries=used).lines
 
     def exchange(self, distance: int, q: int = 0) -> list[str]:
-        """The instructions that give ``other`` state ``q`` of the lane at a distance."""
+        """The instructions that set ``other`` to state ``q`` of the lane whose number differs by XOR with
+        ``distance``."""
         lines: list[str] = []
         for mine, got in zip(self.state, self.other, strict=True):
             lines += shuffled(mine.ptx_type, got[0], mine[q], "bfly", str(distance))
@@ -164,27 +165,27 @@ class RowStates(Part):
 
     @property
     def extent(self) -> str:
-        """The register of the extent that has states."""
+        """The register of the number of reduced rows, or columns."""
         return "%M" if self.of_rows else "%N"
 
     @property
     def both(self) -> list[RowStates]:
-        """These states, and those of results (j, i)."""
+        """These states, and their ``mirror`` if there is one."""
         return [self] if self.mirror is None else [self, self.mirror]
 
     @property
     def reduced(self) -> str:
-        """What of the tile is reduced."""
+        """The text ``rows`` or ``columns``: what of the tile is reduced."""
         return "rows" if self.of_rows else "columns"
 
     @property
     def pair(self) -> tuple[tuple[str, int], tuple[str, int]]:
-        """Row and column of a result."""
+        """The row and the column of a result, each as a register and a constant to add."""
         return (("%c_col", 0), ("%c_row", 0)) if self.exchanged else (("%c_row", 0), ("%c_col", 0))
 
     @property
     def positions(self) -> list[str]:
-        """The instruction that gives the position of each value of a vector in what is reduced."""
+        """For each value of a vector, the instruction that sets %position to its index in the reduced row or column."""
         return [
             f"add.u32 %position, %c_col, {q};" if self.of_rows else "mov.u32 %position, %c_row;"
             for q in range(self.vec)
@@ -192,18 +193,19 @@ class RowStates(Part):
 
     @property
     def direct_extents(self) -> list[str]:
-        """The extent of the parts of results (i, j), before those of results (j, i)."""
+        """The register of the number of results, in states of results (j, i), which follow those of (i, j); else
+        empty."""
         return [self.extent] if self.exchanged else []
 
     @property
     def after_empty(self) -> str:
-        """What follows the states of a tile that has no value."""
+        """The instruction that ends the work on a tile without values."""
         return "bra NEXT_STATES" if self.exchanged else "ret"
 
 
 def shuffled(ptx_type: str, to: str, value: str, mode: str, lane: str) -> list[str]:
-    """The instructions that give a register the value of another lane. ``ptx_type``: its PTX type; those of 64 bits are
-    exchanged in halves, by the registers ``%half0``, ``%half1``."""
+    """The instructions that set register ``to`` to the register ``value`` of another lane, by ``shfl.sync``.
+    ``ptx_type``: the type of the registers; 64-bit values are exchanged in halves, through %half0 and %half1."""
     if ptx_type in ("f64", "b64"):
         halves = [f"shfl.sync.{mode}.b32 %half{n}, %half{n}, {lane}, 31, 0xffffffff;" for n in (0, 1)]
         return [f"mov.b64 {{%half0, %half1}}, {value};", *halves, f"mov.b64 {to}, {{%half0, %half1}};"]
@@ -211,5 +213,5 @@ def shuffled(ptx_type: str, to: str, value: str, mode: str, lane: str) -> list[s
 
 
 def results_of(sink: RowReduce, m: int, n: int) -> tuple[int, int]:
-    """The pair (results, values that each reduces) of a reduction of M×N values."""
+    """The number of results, and of values per result, of a reduction of M×N values."""
     return (m, n) if sink.axis == "i" else (n, m)

@@ -1,4 +1,4 @@
-"""Which tile of C and which slice of K a block computes, where a block has one tile and the grid counts slices."""
+"""The tile scheduler of kernels in which each block computes one tile, and the grid counts tiles and slices of K."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ptxgen.lowering.kernel_problem import KernelProblem
 
 @dataclass(frozen=True)
 class GridScheduler(Part):
-    """The grid counts tiles along M and N, and the slices of all batch items."""
+    """The tile scheduler whose grid counts tiles along M and N, and the slices of all batch items."""
 
     config: Config
     batched: bool
@@ -22,22 +22,22 @@ class GridScheduler(Part):
 
     @property
     def raster_group(self) -> int:
-        """Tiles along M of a raster group; 1: the grid's axes are the tiles of M and of N."""
+        """The number of tiles along M in a raster group; 1: grid.x and grid.y count the tiles along M and N."""
         return self.config.raster_group
 
     def tiles(self, p: KernelProblem) -> tuple[int, int, int]:
-        """Tiles of one batch item along M and N, and their product."""
+        """The numbers of tiles of one batch item along M and along N, and their product."""
         tiles_m, tiles_n = -(-p.m // self.config.ml), -(-p.n // self.config.nl)
         return tiles_m, tiles_n, tiles_m * tiles_n
 
     def k_slices(self, p: KernelProblem) -> tuple[int, int]:
-        """The pair (non-empty slices of K, length of a slice)."""
+        """The number of slices of K that are not empty, and the length of a slice."""
         c = self.config
         slice_k = ceil_div(ceil_div(p.k, c.kg), c.u) * c.u
         return max(-(-p.k // slice_k), 1) if slice_k else 1, slice_k
 
     def slices(self, p: KernelProblem) -> int:
-        """Slices of K that store partial sums."""
+        """The number of slices of K that store partial sums."""
         return self.k_slices(p)[0]
 
     def gemms(self, p: KernelProblem) -> tuple[KernelProblem, ...]:
@@ -51,12 +51,12 @@ class GridScheduler(Part):
         return (tiles_m, tiles_n, z) if self.raster_group == 1 else (tiles, 1, z)
 
     def batch_limit(self, p: KernelProblem) -> int:
-        """Batch items that one launch can have: grid.z counts the slices of all of them."""
+        """The most batch items of one launch; grid.z counts the slices of all items."""
         return GRID_LIMIT // self.slices(p)
 
     @property
     def grid_text(self) -> str:
-        """The meaning of the axes of the grid."""
+        """The text that explains the axes of the grid, for the header."""
         last = "items of all slices" if self.batched else "slices"
         return f"(tiles of M, tiles of N, {last})" if self.raster_group == 1 else f"(tiles, 1, {last})"
 

@@ -13,7 +13,7 @@ from ptxgen.problem.dtypes import dtype
 
 @dataclass(frozen=True)
 class SelectedLists(Part):
-    """The lists of a ``SelectValues``."""
+    """The part for the lists of a ``SelectValues`` sink."""
 
     problem: KernelProblem
 
@@ -30,7 +30,7 @@ class SelectedLists(Part):
 
     @cached_property
     def lists(self) -> list[tuple[str, str]]:
-        """The pair (kernel parameter, register of its address) of each list."""
+        """For each list: the kernel parameter with its address, and the register for the address."""
         return [(name, f"%list_{n}") for n, name in enumerate(("C", *self.sink.lists))]
 
     @property
@@ -39,12 +39,12 @@ class SelectedLists(Part):
 
     @property
     def operand(self) -> str:
-        """The registers of the addresses of the lists, with commas."""
+        """The registers of the addresses of the lists, separated by commas."""
         return ", ".join(self.pointers)
 
     @property
     def stores(self) -> list[tuple[int, str, str]]:
-        """The triple (bytes of an element, type of its store, register of the list's address) of each value."""
+        """For each value: bytes of an element, type suffix of its store, and register of the list's address."""
         elements = [dtype(x.type) for x in self.sink.values]
         return [
             (element.bytes, f"b{element.bits}", pointer)

@@ -1,4 +1,4 @@
-"""How the threads of a block read the sums of a tile in shared memory, to reduce its rows or its columns."""
+"""How the threads of a block read the sums of a tile in shared memory to reduce the rows or columns of the tile."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from ptxgen.codegen.vectorized import Last, Log2, Mask
 
 @dataclass(frozen=True)
 class TileWalk(RowLanes, Part):
-    """``threads`` of a block read vectors of ``vec`` sums of a tile of ``ml`` rows and ``nl`` columns.
+    """The order in which ``threads`` threads read vectors of ``vec`` sums from a tile of ``ml`` rows and ``nl``
+    columns.
 
-    Along rows, adjacent lanes of a warp have the vectors of one row. Along columns, each thread has the same vectors of
-    several rows.
+    To reduce rows, adjacent lanes of a warp read the vectors of one row. To reduce columns, each thread reads the
+    vectors of the same columns in several rows.
     """
 
     threads: int
@@ -31,38 +32,38 @@ class TileWalk(RowLanes, Part):
 
     @property
     def distances(self) -> list[int]:
-        """Distances of the lanes that exchange states, to join those of a row."""
+        """The XOR distances between lanes that exchange states to join the states of a row."""
         return [1 << n for n in reversed(range(self.log2_row_lanes))]
 
     # ---- along columns
 
     @property
     def column_lanes(self) -> int:
-        """Threads that have the vectors of one row."""
+        """The number of threads that read the vectors of one row when columns are reduced."""
         return math.gcd(self.row_vectors, self.threads)
 
     log2_column_lanes = Log2("column_lanes")
 
     @property
     def bands(self) -> int:
-        """Groups of threads that have different rows of the same columns."""
+        """The number of bands when columns are reduced: groups of threads with different rows of the same columns."""
         return self.threads // self.column_lanes
 
     @property
     def band_rows(self) -> int:
-        """Adjacent rows of a thread."""
+        """The number of rows of a band."""
         return -(-self.ml // self.bands)
 
     column_lane_mask = Mask("column_lanes")
 
     @property
     def round_columns(self) -> range:
-        """The first column of each vector of a thread, along columns."""
+        """The first columns of a thread's vectors when columns are reduced, relative to its first vector."""
         return range(0, self.nl, self.column_lanes * self.vec)
 
     @property
     def row_round_columns(self) -> range:
-        """The first column of each vector of a lane, along rows."""
+        """The first columns of a lane's vectors when rows are reduced, relative to its first vector."""
         return range(0, self.nl, self.row_lanes * self.vec)
 
     last_row = Last("ml")
