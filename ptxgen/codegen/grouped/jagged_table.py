@@ -75,7 +75,7 @@ class JaggedTable(Packing):
 
     @property
     def warp_offsets(self) -> range:
-        """The offset in shared memory of each warp's number of tiles."""
+        """The offset in shared memory of the number of tiles of each warp's items."""
         return range(0, 4 * self.WARPS, 4)
 
 
