@@ -1,8 +1,8 @@
-"""The command-line interface. Owns typer.
+"""The command-line interface. Only this package imports typer.
 
 A command prints its answer to standard output, as text or with ``--json`` as a document. Progress, messages and errors
-go to standard error. Commands import their modules when they run, so ``--help`` does not import NumPy. The module of a
-command is imported when a command line names it: ``app``, which has all commands, imports all of them.
+go to standard error. Commands import other packages when they run, so ``--help`` does not import NumPy. The module of a
+command is imported when a command line names the command; ``app``, which has all commands, imports all modules.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
-    """``app``: the program with all commands."""
+    """The attribute ``app``: the program with all commands. AttributeError: ``name`` is another one."""
     if name != "app":
         raise AttributeError(f"module 'ptxgen.cli' has no attribute {name!r}")
     from ptxgen.cli.command import whole_app
@@ -25,8 +25,8 @@ def __getattr__(name: str) -> Any:
 
 
 def load_program() -> Any:
-    """Imports Typer and what every command needs, and returns the function that runs a command line. What is imported
-    before the work of a command is no garbage: to look for some there takes a tenth of a cold start."""
+    """Imports Typer and what every command needs, and returns the function that runs a command line. Garbage collection
+    is disabled meanwhile: imported objects are no garbage, and searching them takes a tenth of a cold start."""
     gc.disable()
     from ptxgen.cli.command import run
 
@@ -34,7 +34,7 @@ def load_program() -> Any:
 
 
 def main() -> None:
-    """The command ``ptxgen``."""
+    """Runs the command line of the program ``ptxgen``, and exits."""
     sys.exit(load_program()(sys.argv[1:]))
 
 

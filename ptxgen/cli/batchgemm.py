@@ -1,4 +1,4 @@
-"""The command of the article of Zhang et al. on irregular batches: its tables and figures, made with ptxgen."""
+"""The command ``paper batchgemm``: tables and figures of the article of Zhang et al. on irregular batches."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def batchgemm(
 ) -> Answer:
     """Print a table or figure of Zhang et al. on irregular batches.
 
-    Their method, its ablations and libraries on random lists and Inception modules, on NVIDIA GPUs in place of the
-    article's. Reads shipped times, which --device selects, and needs no GPU; Figures 4 and 8 have an H200 if its times
-    ship, the others an H100. With --measure, measures what all names print: some minutes.
+    Compares their method, its ablations and libraries on random lists and Inception modules, on NVIDIA GPUs in place of
+    the article's. Reads shipped times, which --device selects, and needs no GPU; the default is an H200 for Figures 4
+    and 8 if its times ship, else an H100. With --measure, measures the data of all tables and figures: some minutes.
     """
     from ptxgen.cli import batchgemm_tables
     from ptxgen.errors import InputError
@@ -47,7 +47,7 @@ def batchgemm(
 
 
 def measured(options: MeasuredOptions, most_items: int) -> dict[str, Any]:
-    """The document of all tables and figures."""
+    """Measures the document with the data of all tables and figures."""
     from ptxgen.operations.grouped import article_times
     from ptxgen.tuning.selection import require
 

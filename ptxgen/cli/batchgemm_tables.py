@@ -15,7 +15,7 @@ from ptxgen.errors import InputError
 from ptxgen.operations.grouped.suites import INCEPTION, NAMED_RANGES
 from ptxgen.operations.grouped.tlp_policy import TILES, UNIFORM_TILES
 
-#: methods and libraries of documents, and their titles
+#: method or library, as documents name it -> its title
 METHODS = {
     "tlp": "method",
     "ptxgen": "ptxgen",
@@ -32,14 +32,14 @@ METHODS = {
     "cutlass": "CUTLASS grouped",
     "cudnn": "cuDNN",
 }
-SINGLE = tuple(f"tile_{t.m}x{t.n}" for t in TILES)  #: one tile for all items
+SINGLE = tuple(f"tile_{t.m}x{t.n}" for t in TILES)  #: the methods with one tile for all items
 METHODS |= {f"tile_{t.m}x{t.n}": f"{t.m}×{t.n} alone" for t in TILES}
 MEANINGS = (
     "method: Algorithm 1, one launch of one kernel with five tiles; 128 threads: with the tiles of Table 2",
     "MAGMA's launch: one tile for all items, grid of the largest item; cuBLAS loop: a call an item, with the host's"
     " part; graph: without",
 )
-#: the methods of Figures 4, 5 and 10, and the article's speedups over them on an A800
+#: the methods of Figures 4, 5 and 10; ``ARTICLE`` has the article's speedups over some of them on an A800
 COMPARED = (
     "tlp",
     "ptxgen",
@@ -53,18 +53,19 @@ COMPARED = (
 )
 ARTICLE = {"cublas_calls": 7.18, "cutlass": 4.64, "vbatched": 3.63}
 ARTICLE_LATENCY = {"cublas_calls": 3.02, "vbatched": 2.59, "cutlass": 2.45}
-#: W_CP and W_DL in the article, by tile and T_k
+#: (tile, T_k) -> the workloads W_CP and W_DL in the article
 TABLE_2 = {("small", 8): (2, 4), ("small", 16): (2, 6), ("medium", 8): (8, 12), ("medium", 16): (8, 16)}
 TABLE_2 |= {("large", 8): (32, 40), ("large", 16): (32, 48)}
 TABLE_3 = {"small": (2, 6), "small-medium": (4, 10), "medium": (8, 16), "medium-large": (8, 14), "large": (16, 24)}
-#: percent of the run time that the choice takes on an A800, by items
+#: number of items -> percent of the run time that the choice of tiles takes on an A800, in the article
 ARTICLE_OVERHEAD = {8: "6.37", 1024: "< 1"}
-FEW, MANY = 16, 32  #: the article compares lists of at most 16 items with those of 32 or more
+FEW, MANY = 16, 32  #: the article compares lists of at most 16 items with lists of 32 or more
 
 
 @dataclass(frozen=True)
 class Shown:
-    """A table or figure. ``times``: False: it needs none; ``device``: of the shipped times, None: the usual one."""
+    """A table or figure that the command prints. ``times``: False if it needs no measured times; ``device``: the device
+    of the shipped times; None: the default."""
 
     table: Callable[[Document], PaperTable]
     times: bool = True
@@ -72,7 +73,7 @@ class Shown:
 
 
 def table2(document: Document) -> PaperTable:
-    """The uniform design of earlier work: 128 threads for each tile."""
+    """Table 2: the uniform design of earlier work, with 128 threads for each tile."""
     rows: list[list[Any]] = []
     for tile in UNIFORM_TILES:
         for k in (8, 16):
@@ -83,7 +84,7 @@ def table2(document: Document) -> PaperTable:
 
 
 def table3(document: Document) -> PaperTable:
-    """The multi-thread design: 128 or 256 threads."""
+    """Table 3: the multi-thread design, with 128 or 256 threads."""
     rows = [[t.name, t.m, t.n, t.k, t.threads, t.compute_workload, t.load_workload, *TABLE_3[t.name]] for t in TILES]
     return _workloads(document, "Table 3: 128 or 256 threads", rows)
 
@@ -105,7 +106,7 @@ def _workloads(document: Document, title: str, rows: list[list[Any]]) -> PaperTa
 
 
 def table6(document: Document) -> PaperTable:
-    """The products of Inception modules."""
+    """Table 6: the products of Inception modules."""
     rows = [[name, ", ".join(f"{m}×{n}×{k}" for m, n, k in items)] for name, items in INCEPTION.items()]
     work = [sum(2 * m * n * k for m, n, k in items) * 1e-6 for items in INCEPTION.values()]
     chart = Bars("Table 6: Inception modules", list(INCEPTION), {"work": work}, "MFLOP")
@@ -113,7 +114,7 @@ def table6(document: Document) -> PaperTable:
 
 
 def figure3(document: Document) -> PaperTable:
-    """Speeds of tiles by the number of threads."""
+    """Figure 3: speeds of tiles by the number of threads."""
     swept = document.get("sweep") or []
     if not swept:
         raise InputError("the document has no sweep: measure it again")
@@ -139,7 +140,7 @@ def figure3(document: Document) -> PaperTable:
 
 
 def speeds(document: Document, title: str) -> PaperTable:
-    """Speeds by the number of items (Figures 4 and 5)."""
+    """Figures 4 and 5: speeds by the number of items."""
     lists = _random_lists(document)
     methods = _known(lists, COMPARED)
     rows: list[list[Any]] = []
@@ -160,7 +161,7 @@ def speeds(document: Document, title: str) -> PaperTable:
 
 
 def figure6(document: Document) -> PaperTable:
-    """Occupancy by the number of items."""
+    """Figure 6: occupancy by the number of items."""
     lists = _random_lists(document)
     variants = [m for m in METHODS if any(m in r["occupancy"] for r in lists)]
     counts = _counts(lists)
@@ -180,7 +181,7 @@ def figure6(document: Document) -> PaperTable:
 
 
 def figure7(document: Document) -> PaperTable:
-    """Overhead of the choice of tiles, in the ranges that the article names."""
+    """Figure 7: the overhead of the choice of tiles, in the ranges of sizes that the article names."""
     lists = [r for r in _random_lists(document, many=True) if r["named"] and "tlp" in r["host_us"] and "tlp" in r["us"]]
     if not lists:
         raise InputError("the document has no list of a range that the article names: measure it again")
@@ -205,7 +206,7 @@ def figure7(document: Document) -> PaperTable:
 
 
 def old_tlp(document: Document, title: str, article: float) -> PaperTable:
-    """The gain of the new TLP over the old one (Figures 8 and 9)."""
+    """Figures 8 and 9: the gain of the new definition of TLP over the old one."""
     lists = [r for r in _random_lists(document) if {"tlp", "tlp_blocks"} <= set(r["us"])]
     if not lists:
         raise InputError("the document has no times by the old TLP: measure it again")
@@ -227,7 +228,7 @@ def old_tlp(document: Document, title: str, article: float) -> PaperTable:
 
 
 def figure10(document: Document) -> PaperTable:
-    """Latencies by the number of items."""
+    """Figure 10: latencies by the number of items."""
     lists = _random_lists(document)
     methods = _known(lists, COMPARED)
     rows: list[list[Any]] = []
@@ -242,7 +243,7 @@ def figure10(document: Document) -> PaperTable:
 
 
 def figure11(document: Document) -> PaperTable:
-    """Speedups over cuDNN in Inception modules."""
+    """Figure 11: speedups over cuDNN in Inception modules."""
     lists = [r for r in _lists(document) if not r["max_mn"]]
     if not lists:
         raise InputError("the document has no Inception module: measure it again")
@@ -286,7 +287,8 @@ def _lists(document: Document) -> list[Document]:
 
 
 def _random_lists(document: Document, many: bool = False) -> list[Document]:
-    """Lists of a range. ``many``: also those with more items than the suite has. InputError: there is none."""
+    """The rows of random lists. ``many``: True includes lists with more items than the suite has. InputError: the
+    document has no random list."""
     lists = [r for r in _lists(document) if r["max_mn"] and (many or r["items"] < 1000)]
     if not lists:
         raise InputError("the document has no random list: measure it again")
@@ -294,7 +296,7 @@ def _random_lists(document: Document, many: bool = False) -> list[Document]:
 
 
 def _known(lists: Sequence[Document], methods: Iterable[str]) -> list[str]:
-    """The methods that some list has a time of. InputError: the method of the article is not among them."""
+    """The methods for which some list has a time. InputError: the article's own method is not among them."""
     timed = [m for m in methods if any(m in r["us"] for r in lists)]
     if "tlp" not in timed:
         raise InputError("the document has no time of the method: measure it again")
@@ -320,7 +322,7 @@ def _ratio(row: Document, slower: str, faster: str) -> float | None:
 
 
 def _mean_of(values: Iterable[float | None]) -> float | None:
-    """The geometric mean of the known values."""
+    """The geometric mean of the values that are not None; None: there are none."""
     known = [v for v in values if v]
     return geometric_mean(known) if known else None
 
@@ -330,14 +332,14 @@ def _mean_text(values: Sequence[float]) -> str:
 
 
 def _by_items(lists: Sequence[Document], value: Callable[[Document], float | None]) -> list[tuple[float, float]]:
-    """The geometric mean of ``value`` by the number of items."""
+    """Pairs of a number of items, and the geometric mean of ``value`` over the lists with this number."""
     means = ((c, _mean_of(value(r) for r in lists if r["items"] == c)) for c in _counts(lists))
     return [(float(count), mean) for count, mean in means if mean is not None]
 
 
 def _named_means(lists: Sequence[Document], methods: Sequence[str], article: dict[str, float]) -> list[str]:
-    """The means of the times of other methods over that of the method: of the ranges that the article names, and of
-    those that are chosen here."""
+    """Lines with the mean time of each other method relative to the article's method, in the ranges of sizes that the
+    article names, and in the ranges chosen here."""
     lines = []
     for m in methods:
         parts = []

@@ -1,5 +1,5 @@
-"""Builds PyCUDA, which is distributed as source, without a CUDA toolkit: with headers from NVIDIA's wheels, without
-cuRAND."""
+"""Builds PyCUDA, which is distributed as source, without a CUDA toolkit. The headers come from NVIDIA's wheels; the
+part that uses cuRAND is left out."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from ptxgen.install_advice import install
 from ptxgen.tuning.progress import SILENT, Progress
 
 PYCUDA = "pycuda>=2025.1"
-#: PyCUDA uses functions of the headers' version, and cannot be imported where the driver lacks one. The ptxas of the
-#: extra cuda needs a driver for CUDA 13.0 too
+#: the packages with headers. PyCUDA uses the functions of this version, and cannot be imported if the driver lacks
+#: one. The ptxas of the extra ``cuda`` also needs a driver for CUDA 13.0
 HEADERS = ("nvidia-cuda-runtime>=13.0,<13.1", "nvidia-cuda-profiler-api>=13.0,<13.1")
 INCLUDED = "#include <cuda.h>\n#include <cudaProfiler.h>\n"
 LIBRARY = "libcuda.so.1"
@@ -28,11 +28,12 @@ COMPILER_ERROR = re.compile(r"^.*(?:fatal error|: error): .*$", re.M)
 
 
 def build(folder: Path | None = None, progress: Progress = SILENT) -> tuple[str, bool]:
-    """Builds PyCUDA and installs it in the running environment; ``folder``: writes the wheel there and installs
-    nothing. Returns the wheel's name, and True if the machine has NVIDIA's driver library, which PyCUDA's import needs.
+    """Builds PyCUDA and installs it in the running environment. Returns the wheel's name, and True if the machine has
+    NVIDIA's driver library, which PyCUDA's import needs. ``folder``: the folder to write the wheel to, in place of the
+    installation.
 
-    UnavailableError: a compiler, the headers of Python or pip are missing, or a step failed; then the message has the
-    step's output.
+    UnavailableError: a compiler, the headers of Python or pip are missing, or a step failed; the message has the output
+    of the step.
     """
     if folder is not None and folder.exists() and not folder.is_dir():
         raise InputError(f"wheel is {folder}, which is not a folder; it must be a folder or a new name")
@@ -73,7 +74,7 @@ def build(folder: Path | None = None, progress: Progress = SILENT) -> tuple[str,
 
 
 def _compiler() -> list[str]:
-    """The command of the C++ compiler. UnavailableError: what the build needs is missing."""
+    """The command of the C++ compiler. UnavailableError: pip, a compiler or the headers of Python are missing."""
     if PathFinder.find_spec("pip") is None:
         raise UnavailableError(f"PyCUDA is built with pip, which is missing; {install('pip')}")
     for variable, default in (("CC", "cc"), ("CXX", "c++")):
@@ -97,7 +98,7 @@ def _pip(*arguments: str | Path) -> None:
 
 
 def _run(command: list[str], text: str = "", **variables: str) -> str:
-    """The output of a command with ``text`` as its input. UnavailableError: it failed."""
+    """Runs a command with ``text`` as its input, and returns its output. UnavailableError: the command failed."""
     environment = {**os.environ, **variables}
     done = subprocess.run(command, input=text, capture_output=True, text=True, env=environment, check=False)
     if done.returncode:
@@ -109,15 +110,15 @@ def _run(command: list[str], text: str = "", **variables: str) -> str:
 
 
 def _unpacked(folder: Path) -> Path:
-    """The source of PyCUDA, of the archive in ``folder``."""
+    """Unpacks the archive of PyCUDA in ``folder``, and returns the folder of the source."""
     [archive] = folder.glob("pycuda-*.tar.gz")
     _run([sys.executable, "-m", "tarfile", "--extract", str(archive), str(folder)])
     return folder / archive.name.removesuffix(".tar.gz")
 
 
 def _stub(compiler: list[str], include: Path, folder: Path) -> Path:
-    """A library with the name and the functions of NVIDIA's driver library, to link and to import PyCUDA on machines
-    without a GPU. Its functions fail."""
+    """Builds a library with the name and the functions of NVIDIA's driver library, with which PyCUDA can be linked and
+    imported on machines without a GPU. All its functions fail."""
     declared = _run([*compiler, "-E", "-I", str(include), "-x", "c++", "-"], INCLUDED)
     names = sorted(set(re.findall(r"\bcu[A-Z]\w*(?=\()", declared)))
     code = "".join(f'extern "C" int {name}() {{ return -1; }}\n' for name in names)
@@ -128,8 +129,8 @@ def _stub(compiler: list[str], include: Path, folder: Path) -> Path:
 
 
 def _check_import(site: Path, stub: Path) -> bool:
-    """Imports PyCUDA from ``site``: with NVIDIA's driver library, else with that in ``stub``. True: with NVIDIA's.
-    UnavailableError: PyCUDA cannot be imported."""
+    """Imports PyCUDA from ``site``, with NVIDIA's driver library if there is one, else with the one in ``stub``.
+    Returns True for NVIDIA's. UnavailableError: PyCUDA cannot be imported."""
     path = os.pathsep.join([str(site), *(p for p in sys.path if p)])
     command = [sys.executable, "-c", "import pycuda.driver"]
     done = subprocess.run(

@@ -1,7 +1,7 @@
-"""Checks of the values of options, before a command works: paths that it reads or writes, packages that it needs.
+"""Checks of option values that run before a command works: paths to read or write, packages that are needed.
 
 A check is the third argument of ``Annotated``, after the type and the option: ``Annotated[Path, typer.Option(...),
-OUTPUT_FILE]``. ``command.command`` calls it with the value, unless that is None.
+OUTPUT_FILE]``. ``command.command`` calls the check with the value unless the value is None.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from ptxgen.errors import InputError
 
 @dataclass(frozen=True)
 class Check:
-    """``function(name, value)`` of an option. InputError: the value breaks a rule; UnavailableError: it needs a package
-    that is missing."""
+    """A check of an option. ``function(name, value)`` raises InputError if the value breaks a rule, and
+    UnavailableError if a package that the value needs is missing."""
 
     function: Callable[[str, Any], None]
 
@@ -28,7 +28,7 @@ class Check:
 
 
 def input_file(name: str, path: Path) -> None:
-    """InputError: the file cannot be read. It may be a pipe."""
+    """Requires a file, or a pipe, that can be read. InputError: it cannot."""
     _require_file(name, path)
     if not path.exists():
         raise InputError(f"{name} is {path}; there is no such file")
@@ -37,7 +37,7 @@ def input_file(name: str, path: Path) -> None:
 
 
 def output_file(name: str, path: Path) -> None:
-    """InputError: the file cannot be written."""
+    """Requires a file that can be written. InputError: it cannot."""
     _require_file(name, path)
     if path.exists() and not path.is_file():
         raise InputError(f"{name} is {path}; it must be a regular file")
@@ -48,7 +48,7 @@ def output_file(name: str, path: Path) -> None:
 
 
 def output_folder(name: str, path: Path) -> None:
-    """InputError: no file can be written in the folder, which need not exist."""
+    """Requires a folder, which need not exist, in which files can be written. InputError: they cannot."""
     there = next(parent for parent in (path, *path.absolute().parents) if parent.exists())
     if not there.is_dir():
         raise InputError(f"{name} is {path}; {there} is a file, and must be a folder")

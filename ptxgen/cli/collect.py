@@ -1,4 +1,4 @@
-"""The command that collects measurements: collect."""
+"""The command ``collect``, which collects measurements."""
 
 from __future__ import annotations
 
@@ -56,7 +56,8 @@ ChildrenOption = Annotated[
 
 
 def executor_available(name: str, address: str) -> None:
-    """InputError: the address of the executor has another form. UnavailableError: its package or file is missing."""
+    """Requires an address of an executor that can be used. InputError: the address has another form. UnavailableError:
+    a package or file that the executor needs is missing."""
     from ptxgen.tuning.collect import executor
 
     executor.require(address)
@@ -66,7 +67,7 @@ EXECUTOR = Check(executor_available)
 
 
 def generator(seed: int, mixture: str | None, dtypes: str | None) -> ProblemGenerator:
-    """The generator that the options describe."""
+    """The generator of random problems that the options describe."""
     from ptxgen.tuning.problem_generator import ProblemGenerator, read_weights
 
     random = ProblemGenerator(seed)
@@ -76,7 +77,8 @@ def generator(seed: int, mixture: str | None, dtypes: str | None) -> ProblemGene
 
 
 def limits_of(clock: str, max_extent: int | None) -> Limits:
-    """The limits of generated problems on a device."""
+    """The limits of generated problems. ``clock``: the clock of the device; ``max_extent``: the largest extent; None:
+    the default."""
     from ptxgen.tuning.draws import Limits
 
     limits = Limits(**EMULATED_LIMITS) if clock == "model" else Limits()

@@ -1,4 +1,4 @@
-"""Converts functions to commands: options from dataclasses, one printed answer, one-line errors."""
+"""Makes commands from functions: dataclasses become options, the answer is printed once, and errors are one line."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class GroupedCommands(TyperGroup):
 
 
 class GroupWithDefault(GroupedCommands):
-    """A command group whose command ``run`` takes arguments that begin with no command."""
+    """A command group with a default command, ``run``, for arguments that do not begin with the name of a command."""
 
     DEFAULT: ClassVar[str] = "run"
 
@@ -121,7 +121,7 @@ UsageError: type[Any] = typer.BadParameter.__mro__[1]
 HINTS = (("unexpected extra argument", "use --shape for extents, and options for other fields"),)
 
 
-#: titles of option groups in the help; other groups precede these
+#: titles of the option groups in the help, in the order of ``PANELS``; other groups precede these
 PROBLEM_PANEL, SELECT_PANEL = "Problem fields", "Problems and device"
 DATABASE_PANEL, OUTPUT_PANEL = "Database", "Output and errors"
 PANELS = ("Arguments", "Options", SELECT_PANEL, PROBLEM_PANEL, DATABASE_PANEL, OUTPUT_PANEL)
@@ -129,8 +129,8 @@ PANELS = ("Arguments", "Options", SELECT_PANEL, PROBLEM_PANEL, DATABASE_PANEL, O
 
 @dataclass(frozen=True)
 class Answer:
-    """The result of a command. ``document``: printed with ``--json``; ``text``: printed otherwise, in the width of the
-    terminal if it is tables and lines, as it is if it is a string; ``code``: exit code."""
+    """The result of a command. ``document``: the JSON object for ``--json``; ``text``: the answer without ``--json``: a
+    string, or tables and lines that are fitted to the width of the terminal; ``code``: the exit code."""
 
     document: dict[str, Any]
     text: Parts | str
@@ -139,7 +139,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Common:
-    """Options of every command. ``panel``: title of the option group of the class in the help."""
+    """The options of every command. ``panel``: the title of the class's option group in the help."""
 
     panel: ClassVar[str] = OUTPUT_PANEL
 
@@ -153,23 +153,23 @@ class Common:
 
     @classmethod
     def more_options(cls) -> dict[str, tuple[Any, Any]]:
-        """Options that are known when a command is parsed: annotation and default by name."""
+        """Further options, which are determined only when a command line is parsed: name -> (annotation, default)."""
         return {}
 
 
-#: options of commands that print tables
+#: the options that only commands with tables have
 TABLE_OPTIONS = ("csv", "wide")
 
 
 def command(
     group: typer.Typer, name: str, *examples: str, panel: str = "", tables: bool = True, verbatim: bool = False
 ) -> Callable[[Callable[..., Answer]], Callable[..., Answer]]:
-    """Registers a function as a command. Its first parameter is a ``Common`` or a dataclass that extends it; the
-    fields of that class become options, the same in every command that uses it.
+    """Registers a function as a command. The first parameter of the function is a ``Common``, or a dataclass that
+    extends ``Common``; the fields of this class become options, the same in every command that uses the class.
 
-    ``examples``: arguments of two useful calls, for the help; ``panel``: the title of its group in the help;
-    ``tables``: False: the command prints no table and lacks ``TABLE_OPTIONS``; ``verbatim``: words after the first
-    argument are arguments, too, even if they look like options.
+    ``examples``: arguments of two useful calls, for the help; ``panel``: the title of the command's group in the help;
+    ``tables``: False if the command prints no table and lacks ``TABLE_OPTIONS``; ``verbatim``: True if all words after
+    the first argument are arguments, even if they look like options.
     """
 
     def register(function: Callable[..., Answer]) -> Callable[..., Answer]:
@@ -225,12 +225,13 @@ def command(
 
 @cache
 def _hints(options: type[Any]) -> dict[str, Any]:
-    """The annotations of a class, which many commands share."""
+    """The type hints of a class of options, cached because many commands share the class."""
     return get_type_hints(options, include_extras=True)
 
 
 def _checked(function: Callable[..., Answer], hints: dict[str, Any]) -> Callable[..., Answer]:
-    """``function`` after the checks of its options, in the order of its parameters (see ``cli.checks``)."""
+    """A function that runs the checks of the options (see ``cli.checks``), in the order of the parameters, and then
+    calls ``function``."""
     signature = inspect.signature(function)
 
     def values_of(name: str, value: Any) -> Iterator[tuple[str, Any, Any]]:
@@ -252,7 +253,7 @@ def _checked(function: Callable[..., Answer], hints: dict[str, Any]) -> Callable
 
 
 def _option(name: str, hint: Any) -> str:
-    """The name of an option, as errors say it."""
+    """The name of an option in error messages, without dashes."""
     information = get_args(hint)[1]
     declared = (information.default, *(information.param_decls or ()))  # Typer holds the first name as the default
     option = next((d for d in declared if isinstance(d, str) and d.startswith("--")), name.replace("_", "-"))
@@ -260,7 +261,8 @@ def _option(name: str, hint: Any) -> str:
 
 
 def shown(answer: Answer, common: Common) -> str:
-    """The text of an answer, as the options of ``common`` say. InputError: ``--csv`` without a table to print."""
+    """The printed text of an answer, in the form that the options in ``common`` select. InputError: ``--csv`` is given,
+    and the answer has no table."""
     parts: Parts = [answer.text] if isinstance(answer.text, str) else answer.text
     if common.csv:
         if not any(isinstance(part, Table) for part in parts):
@@ -275,8 +277,8 @@ def _fields(options: type[Common], tables: bool) -> list[Field[Any]]:
 
 
 class GroupedCommand(TyperCommand):
-    """A command whose help lists options by panel, in the order in which panels first occur, and has examples.
-    ``option_classes``: the dataclasses of its options; ``own``: the values of their ``more_options`` in this call."""
+    """A command whose help lists options by panel and has examples. ``option_classes``: the dataclasses of its options;
+    ``own``: the values of the ``more_options`` of these classes in this call."""
 
     examples: ClassVar[tuple[str, ...]] = ()
     option_classes: ClassVar[tuple[type[Common], ...]] = ()
@@ -286,7 +288,7 @@ class GroupedCommand(TyperCommand):
 
     @property
     def params(self) -> list[Any]:
-        """The parameters; those of ``more_options`` follow the others, from the first use on."""
+        """The parameters of the command. The options of ``more_options`` are appended at the first use."""
         if self._more is None:
             self._more = _more_parameters(self.option_classes)
             self._params += self._more
@@ -300,7 +302,8 @@ class GroupedCommand(TyperCommand):
         return keep_plain_values(super().get_params(ctx))
 
     def invoke(self, ctx: Any) -> Any:
-        """Typer's callback takes no other parameters than those of its signature."""
+        """Runs the command. The values of ``more_options`` are removed from Typer's parameters before, because Typer's
+        callback takes only the parameters of its signature."""
         type(self).own = {p.name: ctx.params.pop(p.name) for p in self._more or () if p.name in ctx.params}
         return super().invoke(ctx)
 
@@ -329,7 +332,7 @@ class GroupedCommand(TyperCommand):
 
 
 def _more_parameters(option_classes: tuple[type[Common], ...]) -> list[Any]:
-    """The options of ``more_options`` as parameters of a command."""
+    """The options of ``more_options`` of the classes, as parameters of a command."""
     fields = {
         name: _parameter(name, _in_panel(annotation, _panel(options, "more_options")), default)
         for options in option_classes
@@ -348,7 +351,7 @@ def _more_parameters(option_classes: tuple[type[Common], ...]) -> list[Any]:
 
 
 def _with_default(text: str, parameter: Any, argument: bool) -> str:
-    """The help text of a parameter, with its default, and its range in words."""
+    """The help text of a parameter with its default, and with ranges in words."""
     text = re.sub(r"\[x>=([\d.]+)\]", r"[at least \1]", text)
     text = re.sub(r"; x>=([\d.]+)\]", r", at least \1]", text)
     silent = argument or getattr(parameter, "is_flag", False) or parameter.name == "help"
@@ -356,7 +359,7 @@ def _with_default(text: str, parameter: Any, argument: bool) -> str:
 
 
 def _continued(line: str, width: int) -> list[str]:
-    """A command line in lines of at most ``width`` columns, all but the last one with a backslash at the end."""
+    """A command line split into lines of at most ``width`` columns; all lines except the last end with a backslash."""
     lines = ["$"]
     for word in re.split(r" (?=--?[a-z])", line):
         if len(lines[-1]) + 1 + len(word) > width - 2 and lines[-1] != "$":
@@ -367,14 +370,15 @@ def _continued(line: str, width: int) -> list[str]:
 
 
 def _filled(text: str) -> str:
-    """A help text with lists of registries in place of their names in braces."""
+    """A help text in which each name in braces is replaced by the result of the function with this name in
+    ``help_lists``."""
     from ptxgen.cli import help_lists  # its functions import NumPy, which other help does without
 
     return re.sub(r"\{(\w+)\}", lambda m: str(getattr(help_lists, m[1])()), text)
 
 
 def _panel(options: type[Common], name: str) -> str:
-    """The option group of a field: the panel of the class that declares it."""
+    """The option group of a field: the panel of the class that declares the field."""
     bases = (base for base in options.__mro__ if issubclass(base, Common))
     return next(base.panel for base in bases if name in inspect.get_annotations(base) or name in vars(base))
 
@@ -389,18 +393,19 @@ def _in_panel(annotation: Any, panel: str) -> Any:
     return Annotated[(value_type, information, *checks)]
 
 
-#: type of an option -> how the help names its value
+#: type of an option -> the name of its value in the help
 METAVARS = {int: "N", float: "X", Path: "FILE"}
 
 
 def exit_code(error: BaseException) -> int:
-    """The exit code of a command that ends with ``error``, an exception of ``EXIT_CODES``."""
+    """The exit code of a command that ends with ``error``, whose class must be in ``EXIT_CODES``."""
     return next(code for error_class, code in EXIT_CODES if isinstance(error, error_class))
 
 
 def _parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
-    """A parameter. An option without a declared name gets that of the parameter: some versions of Typer derive it from
-    the metavar, in capitals. An option without a metavar gets that of its type, or else its name in capitals."""
+    """The parameter of a command's signature for an option or argument. An option without a declared name gets the name
+    of the parameter, because some versions of Typer would derive a name in capitals from the metavar. An option without
+    a metavar gets the metavar of its type, else its name in capitals."""
     if get_origin(annotation) is Annotated:
         of, information, *checks = get_args(annotation)
         types = [t for t in (of, *get_args(of)) if t is not type(None)]
@@ -426,7 +431,8 @@ def _print(answer: dict[str, Any] | str) -> None:
 
 @contextmanager
 def explain_interrupt(text: Callable[[], str]) -> Iterator[None]:
-    """Within the block, Ctrl-C and SIGTERM print ``text()``, which names the stored results."""
+    """Within the ``with`` block, Ctrl-C and SIGTERM end the command with the message ``text()``, which says what
+    results are stored."""
     try:
         yield
     except KeyboardInterrupt as interrupt:  # includes Terminated
@@ -435,8 +441,9 @@ def explain_interrupt(text: Callable[[], str]) -> Iterator[None]:
 
 @contextmanager
 def _reported(common: Common) -> Iterator[None]:
-    """Prints errors of ptxgen and of files, and Ctrl-C, as one line on standard error, those of the text of a task
-    with the line of the text, with ``--json`` also as a document, and sets the exit code."""
+    """Within the ``with`` block, errors of ptxgen and of files, and Ctrl-C, are printed as one line on standard error,
+    and set the exit code. An error in the text of a task also has the line of the text. With ``--json``, the error is
+    also printed as a document."""
     try:
         yield
     except BrokenPipeError:  # the reader closed the pipe
@@ -464,7 +471,7 @@ _arguments: list[str] = []
 
 
 def command_line(without: str = "") -> str:
-    """The current command line, quoted for a shell. ``without``: an option that is left out, with its value."""
+    """The current command line, quoted for a shell. ``without``: an option to leave out, together with its value."""
     words = iter(_arguments)
     shown = []
     for word in words:
@@ -485,7 +492,7 @@ def run(arguments: Sequence[str]) -> int:
 
 @contextmanager
 def _terminable() -> Iterator[None]:
-    """Within the block, SIGTERM raises Terminated in the main thread, if it has no handler yet."""
+    """Within the ``with`` block, SIGTERM raises Terminated in the main thread, unless SIGTERM already has a handler."""
     default = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     if not default or threading.current_thread() is not threading.main_thread():
         yield
@@ -511,8 +518,8 @@ def whole_app() -> typer.Typer:
 
 @cache
 def parser(name: str = "") -> Any:
-    """The parser of the command or the group ``name``; of all commands, if it is none. Typer takes longer to build it
-    than to parse arguments."""
+    """The parser of the command or group ``name``; the parser of all commands if ``name`` is no command. Building the
+    parser of all commands would take longer than parsing."""
     if name not in COMMANDS:
         return typer.main.get_command(whole_app())
     load(name)
@@ -551,7 +558,8 @@ def _run(arguments: Sequence[str]) -> int:
 
 
 def _operation_hints(text: str) -> list[tuple[str, str]]:
-    """A hint for each operation that is given as a command."""
+    """Hints for an error "No such command" whose word is an operation: one (part of the message, hint) per
+    operation."""
     if "No such command" not in text:
         return []
     from ptxgen.cli.help_lists import registered
@@ -562,7 +570,8 @@ def _operation_hints(text: str) -> list[tuple[str, str]]:
 
 @contextmanager
 def _printed_warnings() -> Iterator[None]:
-    """Within the block, warnings and those of the logger of ptxgen are lines "warning: …" on standard error."""
+    """Within the ``with`` block, Python's warnings and those of ptxgen's logger are lines "warning: …" on standard
+    error."""
 
     def show(message: Warning | str, *place: object, **others: object) -> None:
         print(f"warning: {message}", file=sys.stderr, flush=True)
@@ -579,15 +588,15 @@ def _printed_warnings() -> Iterator[None]:
 
 
 def one_line(error: BaseException) -> str:
-    """An error as one line: the whole text for errors of the emulated device, else the first line. Characters that a
-    terminal interprets, as file names may have, are escaped."""
+    """The message of an error in one line: the whole text for errors of the emulated device, else the first line.
+    Control characters, which file names may have, are escaped."""
     lines = [" ".join(line.split()) for line in _message(error).splitlines() if line.strip()] or [type(error).__name__]
     text = "; ".join(lines) if isinstance(error, EmulatorError) else lines[0]
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def _excerpt(error: BaseException) -> list[str]:
-    """The line of a task at which it breaks a rule, with a caret below the place."""
+    """The lines that show where the text of a task breaks a rule: the line of the text, and a caret below the place."""
     lines = _message(error).splitlines()[1:] if isinstance(error, TaskError) else []
     return ["".join(c if c.isprintable() else "?" for c in line) for line in lines]
 

@@ -1,10 +1,10 @@
-"""The commands by name, and the modules that have them: a command line imports those of its own command."""
+"""The names of commands and the modules that define them. A command line imports only the modules of its command."""
 
 from __future__ import annotations
 
 from importlib import import_module
 
-#: command or group, in the order of --help -> the modules of this package whose import registers it
+#: command or group, in the order of --help -> the modules of this package that register it
 COMMANDS = {
     "tune": ("problems",),
     "collect": ("collect",),

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 Finding = dict[str, Any]
 
-#: distribution, extra that installs it ("": always required; None: optional, without an extra), purpose
+#: the packages: (distribution, the extra that installs it, purpose); an empty extra: always required; None: optional,
+#: without an extra
 PACKAGES: tuple[tuple[str, str | None, str], ...] = (
     ("mako", "", "templates"),
     ("lark", "", "the language of tasks"),
@@ -46,18 +47,18 @@ PACKAGES: tuple[tuple[str, str | None, str], ...] = (
     ("scikit-learn", "evaluation", "model evaluate --perceptrons, paper table2"),
 )
 ONLY_WITH_GPU = "  (only with an NVIDIA GPU)"
-#: equivalent distributions: xgboost-cpu is xgboost without GPU code
+#: distribution -> equivalent distributions; xgboost-cpu is xgboost without GPU code
 EQUIVALENT = {"xgboost-cpu": ("xgboost",)}
 
 
 def finding(name: str, state: str, value: str, remedy: str = "") -> Finding:
-    """One finding. ``state``: ``ok``; ``missing``: required but absent; ``optional``: absent and needed only by some
-    uses."""
+    """A finding. ``name``: what was examined; ``state``: ``ok``, ``missing`` (required and absent), or ``optional``
+    (absent and needed only by some uses); ``value``: what was found; ``remedy``: what to do."""
     return {"name": name, "state": state, "found": value, "remedy": remedy}
 
 
 def examine(database: Path, progress: Progress = SILENT) -> list[Finding]:
-    """All findings."""
+    """Examines the installation and returns all findings."""
     gpu = _gpu_name()
     rows = [_python(), *(_package(*row, gpu=bool(gpu)) for row in PACKAGES), _pycuda(bool(gpu))]
     checks: dict[str, Callable[[], Finding]] = {
@@ -104,7 +105,7 @@ def _package(name: str, extra: str | None, purpose: str, gpu: bool) -> Finding:
 
 
 def _pycuda(gpu: bool) -> Finding:
-    """No extra has PyCUDA: pip would compile it with the headers of a CUDA toolkit."""
+    """The finding on PyCUDA. No extra installs PyCUDA, because pip would compile it with headers of a CUDA toolkit."""
     try:
         return finding("pycuda", "ok", metadata.version("pycuda"))
     except metadata.PackageNotFoundError:
@@ -114,7 +115,7 @@ def _pycuda(gpu: bool) -> Finding:
 
 
 def _gpu_name() -> str:
-    """Name and driver of the first GPU, from nvidia-smi; empty: none."""
+    """The name and the driver version of the first GPU, from nvidia-smi; empty: there is no GPU."""
     smi = shutil.which("nvidia-smi")
     if smi is None:
         return ""
@@ -160,7 +161,8 @@ def _ptxas(gpu: bool) -> Finding:
 
 
 def _vendor_libraries(gpu: bool) -> dict[str, Callable[[], Finding]]:
-    """The checks of the baselines of operations; none if a plugin cannot be loaded, which "selection" reports."""
+    """Title -> check, for each vendor library that operations compare with; empty if a plugin cannot be loaded, which
+    the finding "selection" reports."""
     from ptxgen.problem.operation import operations
 
     with suppress(PtxgenError):

@@ -1,4 +1,4 @@
-"""The JSON documents of commands that other commands read. Every part that a reader uses is checked."""
+"""Reads the JSON documents of commands. Every part of a document that a reader uses is checked."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ from ptxgen.runtime.profiler import METRICS
 from ptxgen.tuning.store.splitting import SPLITS
 
 Document = dict[str, Any]
-#: returns a value in the form that readers use; InputError, ValueError, TypeError: it breaks a rule
+#: a function that returns a value in the form that readers use; InputError, ValueError, TypeError: the value breaks a
+#: rule
 Check = Callable[[Any], Any]
 
-LARGEST = 1e15  #: of all numbers
+LARGEST = 1e15  #: the largest number that documents may have
 
 
 def load(path: Path) -> Document:
-    """The document in a file, unchecked. InputError: the file is no JSON object with the name of a command."""
+    """The document in a file, not yet checked. InputError: the file has no JSON object with the name of a command."""
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
@@ -33,8 +34,8 @@ def load(path: Path) -> Document:
 
 
 def read(path: Path, *commands: str, device: str | None = None) -> Document:
-    """The document that one of ``commands`` printed to a file with ``--json``, or that bench saved. ``device``: that it
-    must be of. InputError: it is another one or none, or is damaged."""
+    """The document that one of ``commands`` printed to a file with ``--json``, or saved. ``device``: the device that
+    the document must be of; None: any. InputError: the file has no such document, or the document is damaged."""
     document = load(path)
     if document["command"] not in commands:
         raise InputError(f"{path} must be the output of {' or '.join(commands)} --json")
@@ -48,14 +49,15 @@ def read(path: Path, *commands: str, device: str | None = None) -> Document:
 
 
 def _checked(values: Any, checks: Mapping[str, Check], prefix: str = "") -> Document:
-    """The fields of an object that have checks. A field that is missing is None. ``prefix``: of its name in errors."""
+    """The checked fields of an object, those in ``checks``. A missing field is None. ``prefix``: text before the name
+    of a field in errors."""
     if not isinstance(values, dict):
         raise InputError(f"is {shown(values)}; it must be an object")
     return {name: _named(prefix + name, check, values.get(name)) for name, check in checks.items()}
 
 
 def _named(name: str, check: Check, value: Any) -> Any:
-    """``check(value)``; errors name the value, as ``rows[2].ratio``."""
+    """The result of ``check(value)``. Errors begin with ``name``, as ``rows[2].ratio``."""
     try:
         return check(value)
     except (ValueError, TypeError) as error:
@@ -64,7 +66,7 @@ def _named(name: str, check: Check, value: Any) -> Any:
 
 
 def _list_of(check: Check) -> Check:
-    """The check of a list; a list that is missing is empty."""
+    """The check of a list whose elements have ``check``; a missing list is empty."""
 
     def checked(value: Any) -> list[Any]:
         if not isinstance(value, list | None):
@@ -75,7 +77,7 @@ def _list_of(check: Check) -> Check:
 
 
 def _row(**checks: Check) -> Check:
-    """The check of an object with these fields; other fields stay."""
+    """The check of an object whose fields have ``checks``; other fields are kept unchecked."""
     return lambda value: {**(value if isinstance(value, dict) else {}), **_checked(value, checks, ".")}
 
 
@@ -108,7 +110,7 @@ def _count(value: Any) -> int:
 
 
 def _problem(value: Any) -> Document:
-    """The fields of the problem that the key names."""
+    """The check of a problem: an object with the key of the problem. The result has the problem's fields."""
     if not isinstance(value, dict):
         raise InputError(f"is {shown(value)}; it must be an object with the key of a problem")
     problem = parse(_text(value.get("key")))
@@ -116,7 +118,7 @@ def _problem(value: Any) -> Document:
 
 
 def _config(value: Any) -> Document:
-    """The axes of a configuration, with the names of this version."""
+    """The check of a configuration: an object of axes. The result has every axis."""
     if not isinstance(value, dict):
         raise InputError(f"is {shown(value)}; it must be an object of axes")
     return parse_config(" ".join(f"{name}={axis}" for name, axis in value.items())).values()
@@ -215,7 +217,7 @@ _LIBRARY: dict[str, Check] = {
 
 
 def _dict_of(check: Check) -> Check:
-    """The check of an object with any names; one that is missing is empty."""
+    """The check of an object with any names, whose values have ``check``; a missing object is empty."""
 
     def checked(value: Any) -> Document:
         if not isinstance(value, dict | None):
@@ -240,7 +242,7 @@ _LIST_TIMES: dict[str, Check] = {
     "notes": _dict_of(_text),
 }
 
-#: command -> the checks of the parts of its document that readers use
+#: command -> the checks of the fields of its document that readers use
 CHECKS: dict[str, dict[str, Check]] = {
     "bench": {
         "device": _text,

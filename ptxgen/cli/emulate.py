@@ -1,4 +1,4 @@
-"""The command emulate: runs PTX text on the emulated device."""
+"""The command ``emulate``, which runs a PTX file on the emulated device."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _extents(name: str, text: str) -> tuple[int, ...]:
 
 @contextmanager
 def _naming(file: Path) -> Iterator[None]:
-    """Adds the file name to the message of errors in the PTX text."""
+    """Within the ``with`` block, the messages of errors in the PTX text begin with the name of the file."""
     try:
         yield
     except (ParseError, UnsupportedError) as error:
@@ -42,7 +42,8 @@ def _switch(name: str, word: str) -> bool:
 
 
 def _symbol(kernels: list[str], entry: str | None, file: Path) -> str:
-    """The symbol of the kernel that --entry names, by its symbol or its C++ name; the only one without --entry."""
+    """The symbol of the kernel that --entry names by symbol or C++ name; without --entry, of the only kernel.
+    InputError: there is no such kernel, or there are several."""
     from ptxgen.emulator.ptx.demangle import demangled, named
 
     symbols = kernels if entry is None else named(kernels, entry)
@@ -55,14 +56,14 @@ def _symbol(kernels: list[str], entry: str | None, file: Path) -> str:
 
 
 def saved_argument(name: str, text: str) -> None:
-    """InputError: the file that an argument is saved to cannot be written."""
+    """Requires an argument whose output file, if it has one, can be written. InputError: it cannot."""
     _, out, file = text.partition(":out=")
     if out and file:
         output_file(name, Path(file))
 
 
 def engine_available(name: str, engine: str) -> None:
-    """UnavailableError: the engine is llvm, and llvmlite is missing."""
+    """Requires an engine that can be used. UnavailableError: the engine is llvm, and llvmlite is missing."""
     from ptxgen.emulator.engine import jit_blocks
 
     jit_blocks.require(engine)

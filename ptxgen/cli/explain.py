@@ -1,4 +1,4 @@
-"""The command explain."""
+"""The command ``explain``, which prints why a problem gets its configuration."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def explain(
 ) -> Answer:
     """Print why a problem gets its configuration.
 
-    The choice and its runners-up with predicted and measured times, the roofline floor, occupancy and waves, the
-    resource that limits resident blocks, the candidates that each rule rejected, and the nearest problems that were
-    measured. Needs no GPU: use --device h200.
+    Prints the choice and its runners-up with predicted and measured times, the roofline floor, occupancy and waves, the
+    resource that limits resident blocks, the number of candidates that each rule rejected, and the nearest problems
+    that were measured. Needs no GPU: use --device h200.
     """
     from ptxgen.cli import explanation_report
     from ptxgen.tuning import explanation
@@ -59,7 +59,8 @@ def explain(
 
 
 def vendor_times(path: Path, device: str) -> dict[Problem, float]:
-    """The vendor's times on a device in a document of ``bench``. InputError: it is no such document."""
+    """Problem -> the vendor library's time in microseconds, from a document of ``bench``. ``device``: the device that
+    the document must be of. InputError: the file has no such document."""
     from ptxgen.cli import documents
     from ptxgen.problem.registry import parse
 

@@ -16,7 +16,7 @@ WIDTH = 80
 
 
 def fields(case: Case, explanation: Explanation) -> Document:
-    """One explained problem. Times are microseconds, null if they are unknown."""
+    """The JSON of one explained problem. Times are in microseconds; null: unknown."""
     e = explanation
     return {
         **problem_fields(case),
@@ -61,7 +61,7 @@ def text(document: Document) -> str:
 
 
 def _lines(row: Document, device: str, measured: str) -> list[str]:
-    """``measured``: the word for times of the device."""
+    """The lines of text on one explained problem. ``measured``: the word after measured times."""
     key = row["problem"]["key"]
     head = f"{row['name']}: {key}" if row["name"] != key else key
     out = _wrapped(f"{head} on {device}", "", "  ")
@@ -117,7 +117,7 @@ def _candidates(rows: list[Document], measured: str) -> list[str]:
 
 
 def _differences(best: Document, other: Document) -> str:
-    """The axes of a runner-up that differ from the choice; all of them, if the family differs."""
+    """The text of the axes in which a runner-up differs from the choice; all its axes if the family differs."""
     mine, theirs = best["config"], other["config"]
     if mine["family"] != theirs["family"]:
         return str(other["config_text"])

@@ -1,4 +1,4 @@
-"""The command export."""
+"""The command ``export``, which writes a C library of kernels."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 
 def own_folder(name: str, path: Path) -> None:
-    """InputError: the folder cannot be written, or has files that are not of an earlier export."""
+    """Requires a folder to export to. InputError: the folder cannot be written, or the export would replace files that
+    no earlier export wrote."""
     from ptxgen.export.files import require_own
 
     output_folder(name, path)
@@ -50,7 +51,7 @@ ChoiceOption = Annotated[
 
 @dataclass(frozen=True)
 class ExportTarget(Target):
-    """Problems of the operations that have a C function."""
+    """The options of problems and device of ``export``: operations that have a C function."""
 
     panel: ClassVar[str] = SELECT_PANEL
 
@@ -109,7 +110,8 @@ def exported(
     ptx: bool,
     choice: bool,
 ) -> Answer:
-    """Writes the library of problems and tasks. ``name``: of the command; ``choice``: it computes other shapes, too."""
+    """Writes the exported library of problems and tasks, and returns the answer. ``name``: the name of the command;
+    ``choice``: True if the library also computes other shapes."""
     from ptxgen import __version__
     from ptxgen.cli.report import extrapolation_notes
     from ptxgen.export.c_source import form

@@ -1,4 +1,4 @@
-"""Lists of registries: those that help texts name in braces, and the operations that options are of."""
+"""Texts from registries, which help texts name in braces."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def exported_shapes() -> str:
 
 
 def layouts() -> str:
-    """The layouts of each operation that describes them, and the defaults."""
+    """The text with the layouts of each operation, and their defaults."""
     from ptxgen.problem.base import text_of
 
     described: list[str] = []
@@ -68,7 +68,7 @@ def schedules() -> str:
 
 
 def registered() -> list[Operation]:
-    """The operations. A plugin that cannot be loaded ends the command later."""
+    """The registered operations. An error of a plugin is ignored here, because it ends the command later."""
     from ptxgen import plugins
     from ptxgen.problem.operation import OPERATIONS
 

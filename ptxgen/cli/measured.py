@@ -1,4 +1,4 @@
-"""Tables that are measured on a GPU once, ship as documents, and are printed without one."""
+"""Tables whose documents are measured once on a GPU and ship with the package; printing them needs no GPU."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from ptxgen.cli.paper_tables import PaperTable
     from ptxgen.runtime.cuda import CudaDriver
 
-DEVICE = "h100"  #: whose shipped documents are printed unless another one is named
+DEVICE = "h100"  #: the device whose shipped documents are printed by default
 
 
 @dataclass(frozen=True)
 class MeasuredOptions(DatabaseOptions):
-    """Where a table comes from and where it goes."""
+    """The options that select the document of a table, and the files to write."""
 
     panel: ClassVar[str] = OUTPUT_PANEL
 
@@ -45,7 +45,8 @@ class MeasuredOptions(DatabaseOptions):
     ] = None
 
     def gpu(self, name: str) -> CudaDriver:
-        """The driver of the GPU. UnavailableError: there is none. ``name``: of the command."""
+        """The driver of the GPU. ``name``: the name of the command, for the error. UnavailableError: there is no
+        GPU."""
         from ptxgen.errors import UnavailableError
         from ptxgen.runtime.cuda import CudaDriver
 
@@ -64,10 +65,12 @@ def answer(
     shipped: str = DEVICE,
     optional: bool = False,
 ) -> Answer:
-    """The table of a document: a new one, that of ``--from``, or the shipped one. ``name``: of the command, which the
-    document has; ``file``: the name of the shipped one; ``measure``: makes one; ``shipped``: the device whose document
-    is read unless one is named; ``optional``: the table needs no times. InputError: there is none, or it lacks a
-    part."""
+    """The answer with the table of a document: a measured one, that of ``--from``, or a shipped one.
+
+    ``name``: the name of the command, which is in the document; ``file``: the name of the shipped file; ``measure``:
+    makes the document; ``table``: makes the table; ``shipped``: the default device of the shipped document;
+    ``optional``: True if the table can be made without a document. InputError: there is no document, or the document
+    lacks a part."""
     from ptxgen.cli import documents, pictures, report
     from ptxgen.errors import InputError
     from ptxgen.problem.device import device as device_named

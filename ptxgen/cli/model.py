@@ -1,4 +1,4 @@
-"""The commands on the trained model: model train, model evaluate, model validate."""
+"""The commands ``model train``, ``model evaluate`` and ``model validate``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def perceptrons_available(name: str, rows: int) -> None:
-    """UnavailableError: perceptrons are to be trained, and scikit-learn is missing."""
+    """Requires scikit-learn if ``rows`` is not 0, so that perceptrons are trained. UnavailableError: it is missing."""
     from ptxgen.tuning.model import perceptron
 
     if rows:
@@ -32,7 +32,7 @@ def perceptrons_available(name: str, rows: int) -> None:
 
 
 PERCEPTRONS = Check(perceptrons_available)
-LEAST_PROBLEMS = 1_000  #: of a comparison of regressors; fewer held-out ones would be too few for its errors
+LEAST_PROBLEMS = 1_000  #: the least problems of a comparison of regressors, so that enough are held out
 
 
 @command(model, "train", "--device h200 --out models", "--device h200 --also h100 --folder tuning_db --out models")
@@ -65,9 +65,9 @@ def train(
 ) -> Answer:
     """Train the model on the measurements of one device or of several.
 
-    With --also, facts of the device are features, and one model serves all of these devices. The same measurements
-    give the same trees. Takes minutes, and needs no GPU. select uses the model of the default folder. Of a device
-    without shipped measurements, those in the database are used.
+    With --also, facts of the device are features, and one model serves all of these devices. The same measurements give
+    the same trees. Takes minutes, and needs no GPU. select uses the model of the default folder. If no measurements of
+    a device ship, those in the database are used.
     """
     import json
 
@@ -99,7 +99,7 @@ def train(
     features: tuple[str, ...] = ()
 
     def of_problem(m: Measurement) -> bool:
-        """True if the family computes the problem itself: other forms are predicted by the model of all."""
+        """True if the family computes the problem in its first form; other forms are predicted by the common model."""
         p = lower(m.problem)
         return FAMILIES[m.config.family].form(p) is p
 
@@ -129,7 +129,8 @@ def train(
 
 
 def _stored(options: DatabaseOptions, device: str, error: InputError) -> list[Measurement]:
-    """The measurements of a device in the database. InputError: there is none; ``error``: what else is missing."""
+    """The measurements of a device in the database. ``error``: the error about missing shipped measurements.
+    InputError: the database has none either."""
     from ptxgen.errors import InputError
 
     with options.reading() as database:
@@ -319,15 +320,15 @@ def evaluate(
 
 
 def _evaluated(device: str, file: Any, folds: int, rows: Any) -> dict[str, Any]:
-    """What documents say of the rows that regressors are evaluated on."""
+    """The fields of a document that describe the measurements on which regressors are evaluated."""
     counts = {"problems": rows.groups, "rows": len(rows.log_us)}
     return {"command": "model evaluate", "device": device, "file": file, "folds": folds, **counts}
 
 
 def compare_regressors(device: str, folds: int, target: str, samples: int, seeds: int, jobs: int) -> Answer:
-    """The part of ``model evaluate`` with the perceptrons and the trees alone. It reads as many problems as training on
-    ``samples`` rows can tell apart. ``seeds``, ``jobs``: as in ``evaluation.architectures``. InputError: as
-    ``evaluate``. UnavailableError: scikit-learn is missing."""
+    """The part of ``model evaluate`` that compares perceptrons with the trees (Table 2). ``samples``: the number of
+    training rows; twice as many problems are read; ``seeds``, ``jobs``: arguments of ``evaluation.architectures``.
+    InputError: there are too few measurements. UnavailableError: scikit-learn is missing."""
     from ptxgen.tuning.model import evaluation
     from ptxgen.tuning.model.perceptron import HIDDEN_LAYERS
 
@@ -342,10 +343,10 @@ def compare_regressors(device: str, folds: int, target: str, samples: int, seeds
 def compare_sample_curves(
     device: str, folds: int, target: str, samples: int | None, perceptron: bool, jobs: int
 ) -> Answer:
-    """The part of ``model evaluate`` with errors by the number of rows alone, of the trees and of the largest
-    perceptron of Table 2. ``samples``: rows at most, None: all; ``perceptron``: False: the trees alone; ``jobs``: as in
-    ``evaluation.architectures``. InputError: as
-    ``evaluate``. UnavailableError: scikit-learn is missing."""
+    """The part of ``model evaluate`` with errors by the number of training rows (Figure 5), of the trees and of the
+    largest perceptron of Table 2. ``samples``: the most rows; None: all; ``perceptron``: False leaves out the
+    perceptron; ``jobs``: an argument of ``evaluation.architectures``. InputError: there are too few measurements.
+    UnavailableError: scikit-learn is missing."""
     from ptxgen.tuning.model import evaluation
     from ptxgen.tuning.model.perceptron import HIDDEN_LAYERS
 
@@ -361,8 +362,8 @@ def compare_sample_curves(
 
 
 def _drawn_problems(device: str, folds: int, samples: int | None) -> tuple[Training, dict[str, Any]]:
-    """Rows of twice as many random problems as ``samples``, None: of all, and what documents say of them. InputError:
-    there are too few for ``folds``."""
+    """The measurements of random problems, twice as many as ``samples`` (None: all problems), and the fields of a
+    document that describe them. InputError: there are too few problems for ``folds``."""
     import numpy as np
 
     from ptxgen.errors import InputError
@@ -414,9 +415,9 @@ def validate(
 ) -> Answer:
     """Time the model's choices for problems that were never measured.
 
-    Draws random problems that are not in the shipped measurements, times many configurations of each, and then times
-    in turn the model's choice, the fastest of the 8 that PTXGEN_TUNE=first times, the fastest configurations of all,
-    and the best candidate of the vendor's library. The measurements are stored in the database.
+    Draws random problems that are not in the shipped measurements, and times many configurations of each. Then times
+    in turn the model's choice, the fastest of the 8 configurations that PTXGEN_TUNE=first times, the fastest of all
+    configurations, and the best candidate of the vendor's library. The measurements are stored in the database.
     """
     import json
     import math

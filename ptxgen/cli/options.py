@@ -54,7 +54,7 @@ ConfigOption = Annotated[
 
 @dataclass(frozen=True)
 class DatabaseOptions(Common):
-    """Options of commands that use the database."""
+    """The options of commands that use the database."""
 
     panel: ClassVar[str] = DATABASE_PANEL
 
@@ -74,8 +74,8 @@ class DatabaseOptions(Common):
 
     @contextmanager
     def reading(self) -> Iterator[Database | None]:
-        """The database, read-only. None: the option is not given, and the default database does not exist or, with a
-        warning, cannot be used."""
+        """Opens the database read-only. None: the option is not given, and the default database does not exist or
+        cannot be used; the latter gives a warning."""
         from ptxgen.tuning.store.database import Database, readable
 
         given = os.environ.get("PTXGEN_DATABASE")
@@ -93,8 +93,8 @@ class DatabaseOptions(Common):
 
 @dataclass(frozen=True)
 class ProblemOptions(DatabaseOptions):
-    """The fields of problems except extents. An operation accepts only its own fields. ``own``: those that only some
-    operations have."""
+    """The options for the fields of problems, except extents. An operation accepts only its own fields. ``own``: the
+    values of fields that only some operations have."""
 
     panel: ClassVar[str] = PROBLEM_PANEL
 
@@ -121,12 +121,12 @@ class ProblemOptions(DatabaseOptions):
 
     @classmethod
     def operations(cls) -> list[Operation]:
-        """Those whose problems the command takes."""
+        """The operations whose problems the command takes."""
         return registered()
 
     @classmethod
     def more_options(cls) -> dict[str, tuple[Any, Any]]:
-        """Those of the fields that some operations have."""
+        """The options for the fields that only some operations have."""
         from ptxgen.problem.base import text_of
 
         options: dict[str, dict[str, tuple[Any, Any]]] = {}  # by field and operation: (its type, the field)
@@ -160,7 +160,7 @@ PROBLEM_FIELDS = ("layout", "dtype", "compute", "out", "epilogue", "deterministi
 
 @dataclass(frozen=True)
 class Target(ProblemOptions):
-    """The problems and the device of a command."""
+    """The options that select the problems and the device of a command."""
 
     panel: ClassVar[str] = SELECT_PANEL
 
@@ -206,14 +206,14 @@ class Target(ProblemOptions):
 
     @property
     def operation_name(self) -> str:
-        """The operation of ``shape`` and ``suite``."""
+        """The name of the operation that ``shape`` and ``suite`` are for."""
         from ptxgen.problem.operation import DEFAULT
 
         return self.operation or DEFAULT
 
     def fields(self, options: tuple[str, ...]) -> dict[str, Any]:
-        """The problem fields on the command line. ``options``: the fields of the operation. InputError: a field belongs
-        to another operation."""
+        """The values of problem fields that the command line gives. ``options``: the names of the operation's fields.
+        InputError: a given field belongs to another operation."""
         from ptxgen.problem.operation import operation_named
 
         values = {name: getattr(self, name) for name in PROBLEM_FIELDS} | self.own
@@ -234,7 +234,8 @@ class Target(ProblemOptions):
         return given
 
     def cases(self, default: str = "") -> list[Case]:
-        """The problems that the options select. ``default``: the suite if they select none."""
+        """The problems that the options select. ``default``: the suite that is used if the options select no
+        problem."""
         from ptxgen.problem import suites
         from ptxgen.problem.operation import operation_named
 
@@ -261,7 +262,7 @@ class Target(ProblemOptions):
     def find_driver(self) -> Driver:
         """The driver of the selected device; default: the GPU, else the emulated device.
 
-        DeviceError: there is no such device. UnavailableError: it is not in this machine.
+        DeviceError: there is no such device. UnavailableError: this machine does not have the device.
         """
         from ptxgen.problem.device import device
         from ptxgen.runtime.open_driver import open_driver
@@ -276,14 +277,14 @@ class Target(ProblemOptions):
         return driver
 
     def warn_if_emulated(self, driver: Driver, estimate: str) -> None:
-        """Prints one warning if kernels run on the emulated device although no option or variable selects it.
-        ``estimate``: how long the command takes there."""
+        """Prints one warning if kernels run on the emulated device although no option or environment variable selects
+        it. ``estimate``: the text on how long the command takes there."""
         if self.device is None:
             warn_if_emulated(driver.clock, estimate, "--device emulated")
 
     def find_device(self) -> Device:
-        """The selected device, which need not be in this machine; default: the device of the driver. For a target,
-        prints which device is assumed."""
+        """The selected device, which need not be in this machine; default: the device of the driver. If the option is
+        an architecture as ``sm_90``, a note says which device is assumed."""
         from ptxgen.problem.device import assumed_for, device
 
         if self.device is None:
@@ -295,23 +296,23 @@ class Target(ProblemOptions):
 
 
 def note(text: str) -> None:
-    """Prints a remark to standard error, besides the answer of a command."""
+    """Prints the line "note: …" on standard error."""
     print(f"note: {text}", file=sys.stderr, flush=True)
 
 
 def no_problem(shapes_file: Path) -> InputError:
-    """The error of a shapes file without problems."""
+    """The error for a shapes file that has no problem."""
     return InputError(f"shapes-file {shapes_file} has no problem; it must have one JSON object per line")
 
 
 def time_limit_text(seconds: float) -> str:
-    """A time limit as an estimate of ``warn_if_emulated``; infinity: there is none."""
+    """The text of a time limit, as the argument ``estimate`` of ``warn_if_emulated``. Infinity means no limit."""
     return f"for at most {seconds:g} s" if math.isfinite(seconds) else "without a time limit"
 
 
 def warn_if_emulated(clock: str, estimate: str, option: str) -> None:
-    """Prints one warning if kernels run on the emulated device although no variable selects it. ``estimate``: how long
-    the command takes there; ``option``: hides the warning."""
+    """Prints one warning if kernels run on the emulated device although no environment variable selects it.
+    ``estimate``: the text on how long the command takes there; ``option``: the option that hides the warning."""
     from ptxgen.settings import settings
 
     if clock == "model" and settings().driver == "auto":
@@ -323,7 +324,8 @@ def warn_if_emulated(clock: str, estimate: str, option: str) -> None:
 
 
 def emulated_time(cases: Sequence[Case], launches: int) -> str:
-    """About how long the emulated device takes for ``launches`` launches of each problem, for a warning."""
+    """The text of an estimate, for a warning, of the time that the emulated device takes for ``launches`` launches of
+    each problem."""
     from ptxgen.runtime.emulated import estimate_text, estimated_seconds
 
     return estimate_text(estimated_seconds((case.problem.flops for case in cases), launches))

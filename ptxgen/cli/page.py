@@ -1,4 +1,4 @@
-"""The command report: the results of tuning as one HTML page that needs no network."""
+"""The command ``report``, which writes the results of tuning as one HTML page that needs no network."""
 
 from __future__ import annotations
 
@@ -23,14 +23,15 @@ if TYPE_CHECKING:
     from ptxgen.tuning.store.measurement import Measurement, VendorMeasurement
 
 
-SAME_PEAK = 0.15  #: peaks that differ by less than this fraction share a line of the roofline
+SAME_PEAK = 0.15  #: peak rates that differ by less than this fraction share one line of the roofline
 
 
 @dataclass
 class Contents:
-    """The data of the page. ``winners``: of the device; ``attempts``: all its measurements; ``vendors``: those of the
-    vendor's library that tuning took; ``observed``: those with an energy; ``ratios``: to the vendor's time; ``curve``:
-    (training problems, error) of the model; ``sources``: where they come from."""
+    """The data of the page, all for one device. ``winners``: winners; ``attempts``: all measurements; ``vendors``:
+    times of the vendor's library from tuning; ``observed``: measurements with an energy; ``ratios``: ratios to the
+    vendor's time; ``curve``: points (number of training problems, error) of the model's learning curve; ``sources``:
+    texts on where the data comes from."""
 
     device: Device
     clock: str
@@ -73,9 +74,10 @@ def report(
 ) -> Answer:
     """Write the results of tuning as an HTML page.
 
-    Roofline of all tuned shapes, ratio to the vendor's library by shape, time against energy, accuracy of the model,
-    measurements over time, winners with their parameters, failures by error. The page has no scripts and loads nothing.
-    The results are those of the database; if it has none of the device, the shipped ones.
+    The page shows the roofline of all tuned shapes, the ratio to the vendor's library by shape, time against energy,
+    the accuracy of the model, measurements over time, winners with their parameters, and failures by error. It has no
+    scripts and loads nothing. The results are from the database; if it has none of the device, shipped results are
+    used.
     """
     from ptxgen.cli import pictures
     from ptxgen.cli.progress import progress
@@ -119,7 +121,8 @@ def report(
 
 
 def _contents(name: str, clock: str, database: Any, history: bool, progress: Progress) -> Contents:
-    """The results of the device ``name``: those of the database, or else the shipped ones."""
+    """The contents of the page of the device ``name``, from the database, or from the shipped files if it has no
+    results. ``history``: False leaves out measurements that are no winners."""
     from ptxgen.problem.device import device
     from ptxgen.tuning.store import tuning_files
     from ptxgen.tuning.store.history import EVALUATION, VALIDATION, attempt, shipped_attempts
@@ -163,7 +166,7 @@ def _counted(attempts: Iterable[Attempt], progress: Progress) -> list[Attempt]:
 
 @dataclass(frozen=True)
 class Source:
-    """What a file adds to the page of ``device``. ``title``: how the page names the file."""
+    """The data that a file adds to the page of ``device``. ``title``: the name of the file on the page."""
 
     path: Path
     title: str
@@ -172,7 +175,7 @@ class Source:
     curve: list[tuple[float, float]] = field(default_factory=list)
 
     def require(self, device: str) -> None:
-        """InputError: the results are of another device."""
+        """Requires results of ``device``. InputError: the results are of another device."""
         if self.device != device:
             raise InputError(f"from {self.path} is of device {self.device}; it must be of {device}")
 
@@ -184,7 +187,7 @@ class Source:
 
 
 def read_source(path: Path, title: str = "") -> Source:
-    """The vendor's times or the learning curve of a file. InputError: the file has neither, or is damaged."""
+    """The vendor's times or the learning curve in a file. InputError: the file has neither, or is damaged."""
     import math
 
     from ptxgen.cli import documents
@@ -219,7 +222,7 @@ def read_source(path: Path, title: str = "") -> Source:
 
 
 def page(contents: Contents) -> str:
-    """The page as text."""
+    """The HTML text of the page."""
     import math
     from importlib import resources
 
@@ -268,12 +271,13 @@ def page(contents: Contents) -> str:
 
 
 class Code(str):
-    """A cell of a table that is a text of programs."""
+    """A cell of a table that is set in a typewriter font, as a configuration."""
 
 
 @dataclass(frozen=True)
 class HtmlTable:
-    """Rows below titles. Numbers are right-aligned. ``summary``: the line that unfolds the table; empty: it is open."""
+    """A table of the page, with rows below titles. Numbers are right-aligned. ``summary``: the line on which a reader
+    clicks to unfold the table; empty: the table is always open."""
 
     titles: Sequence[str]
     rows: Sequence[Sequence[Any]]
@@ -281,14 +285,14 @@ class HtmlTable:
 
     @property
     def numeric(self) -> list[bool]:
-        """True for each column of numbers."""
+        """For each column, True if all its cells are numbers."""
         return [all(isinstance(x, (int, float)) for x in column) for column in zip(*self.rows, strict=True)]
 
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page. ``charts``: each with a name, which begins its ids, and a caption; ``notes``: texts in which
-    commands are between backticks."""
+    """A section of the page. ``charts``: charts, each with a name (the prefix of its ids) and a caption; ``notes``:
+    texts in which commands are between backticks."""
 
     title: str
     text: str
@@ -353,7 +357,8 @@ def _roofline(contents: Contents) -> Section:
 def _roofs(
     series: dict[str, list[tuple[float, float, str]]], peaks: dict[str, float], device: Device
 ) -> dict[str, list[tuple[float, float]]]:
-    """The lines above the points: the bandwidth, and the peak of each arithmetic; equal ones share a line."""
+    """Legend text -> corners of a line, for the roofs above the points: the bandwidth, and the peak rate of each
+    arithmetic. Nearly equal peaks share a line."""
     x = [x for points in series.values() for x, _, _ in points]
     low, high, bandwidth, top = min(x) / 2, max(x) * 2, device.bandwidth / 1e3, max(peaks.values())
     shared: dict[float, list[str]] = {}

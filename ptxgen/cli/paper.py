@@ -1,8 +1,8 @@
 """The commands that reproduce tables and figures of the paper: paper table1, table2, figure5, table4, table5, table6;
-and paper splitting, the value of splits of the reduction.
+and paper splitting, which shows the value of splits of the reduction.
 
-Each runs another command on the paper's problems (sampler, model evaluate, bench, select) and prints its document as a
-table; --from reads that document from a file instead. splitting has a document of its own.
+Each command runs another command (sampler, model evaluate, bench, select) on the paper's problems, and prints the
+document of that command as a table; --from reads such a document from a file instead. splitting has its own document.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ JobsOption = Annotated[int, typer.Option(min=1, help="Regressors to train at a t
 
 
 def picture_file(name: str, path: Path) -> None:
-    """InputError: the file cannot be written, or its name does not end in that of a format. UnavailableError:
-    matplotlib is missing."""
+    """Requires a file to which a picture can be written. InputError: the file cannot be written, or its ending names no
+    format. UnavailableError: matplotlib is missing."""
     from ptxgen.cli import pictures
 
     output_file(name, path)
@@ -46,7 +46,7 @@ PICTURE = Check(picture_file)
 
 @dataclass(frozen=True)
 class TableOptions(DatabaseOptions):
-    """Where a table comes from and where it goes."""
+    """The options that select the document of a table, and the files to write."""
 
     panel: ClassVar[str] = OUTPUT_PANEL
 
@@ -65,9 +65,9 @@ class TableOptions(DatabaseOptions):
 def _answer(
     options: TableOptions, name: str, source: tuple[str, ...], run: Callable[[], Answer], device: str | None = None
 ) -> Answer:
-    """The table ``name`` as text, in the requested picture and, with ``--json``, as the document that it is made from.
-    ``source``: the commands whose documents serve; ``run``: runs the first of them; ``device``: the one that the
-    document must be of; None: any."""
+    """The answer with the table ``name`` as text, and with the document that the table is made from; the requested
+    picture is drawn. ``source``: the commands whose documents can be read; ``run``: runs the first of these commands;
+    ``device``: the device that the document must be of; None: any."""
     from ptxgen.cli import documents, paper_tables, pictures
     from ptxgen.errors import InputError
     from ptxgen.problem.device import device as device_named
@@ -95,7 +95,7 @@ def table1(
 ) -> Answer:
     """Print Table 1: fractions of draws that are legal.
 
-    Means over the problems of the suites isaac, GEMM and convolutions. Runs `sampler`; needs no GPU.
+    Prints means over the problems of the suites isaac of GEMMs and of convolutions. Runs `sampler`; needs no GPU.
     """
     from ptxgen.cli.problems import sampler
 
@@ -118,9 +118,9 @@ def table2(
 ) -> Answer:
     """Print Table 2: errors of perceptrons and trees.
 
-    All are trained on the same rows. Runs this part of `model evaluate`, on twice as many problems as rows, at least
-    1,000: seconds for 500 rows, minutes for 10,000. Needs scikit-learn and no GPU. With --seeds, errors are means, and
-    have a standard deviation.
+    All regressors are trained on the same rows. Runs this part of `model evaluate`, on twice as many problems as rows,
+    at least 1,000: seconds for 500 rows, minutes for 10,000. Needs scikit-learn and no GPU. With --seeds, errors are
+    means, and have a standard deviation.
     """
     from ptxgen.cli.model import compare_regressors
 
@@ -145,8 +145,8 @@ def figure5(
 ) -> Answer:
     """Print Figure 5: error by number of training samples.
 
-    The error is cross-validated, of the trees and of the largest perceptron of Table 2 over the same range. Runs these
-    parts of `model evaluate`: a minute for 2,000 rows, an hour for all; needs scikit-learn and no GPU.
+    Prints cross-validated errors of the trees and of the largest perceptron of Table 2. Runs these parts of `model
+    evaluate`: a minute for 2,000 rows, an hour for all rows; needs scikit-learn and no GPU.
     """
     from ptxgen.cli.model import compare_sample_curves
 
@@ -157,7 +157,7 @@ def figure5(
 
 
 def _speeds(options: TableOptions, name: str, target: Target, baseline: str) -> Answer:
-    """A table of speeds. UnavailableError: the device is not a GPU of this machine."""
+    """The answer with a table of speeds. UnavailableError: the device is not a GPU of this machine."""
     from ptxgen.cli.problems import bench
     from ptxgen.errors import UnavailableError
 
@@ -178,8 +178,8 @@ def table4(
 ) -> Answer:
     """Print Table 4: the speed of GEMMs and of cuBLASLt.
 
-    Of cuBLASLt: its best candidate and its heuristic's choice. Runs `bench gemm --suite isaac --baseline cublas`; needs
-    a GPU, or its document with --from.
+    Prints speeds of cuBLASLt's best candidate and of its heuristic's choice. Runs `bench gemm --suite isaac --baseline
+    cublas`; needs a GPU, or the document of that command with --from.
     """
     target = Target(
         database=options.database, dtype=dtype, compute=compute, operation="gemm", suite="isaac", device=device
@@ -198,7 +198,8 @@ def table5(
     """Print Table 5: the speed of convolutions and of cuDNN.
 
     PyTorch, through which cuDNN is called, does not report the choice of cuDNN's heuristic, so the table has no column
-    for it. Runs `bench conv --suite isaac --baseline cudnn`; needs a GPU, or its document with --from.
+    for that choice. Runs `bench conv --suite isaac --baseline cudnn`; needs a GPU, or the document of that command with
+    --from.
     """
     target = Target(
         database=options.database,
@@ -237,9 +238,9 @@ def splitting(
 ) -> Answer:
     """Print what splits of the reduction are worth.
 
-    For each problem of Table 4, the fastest measured time with K_S = K_L = K_G = 1, with splits among blocks alone
-    (K_S = K_L = 1), and with all splits. A dash: no such configuration was measured. Reads the shipped measurements;
-    needs no GPU.
+    Prints, for each problem of Table 4, the fastest measured time without splits (K_S = K_L = K_G = 1), with splits
+    among blocks alone (K_S = K_L = 1), and with all splits. A dash means that no such configuration was measured. Reads
+    the shipped measurements; needs no GPU.
     """
     from ptxgen.cli.report import config_fields, problem_fields
     from ptxgen.problem.device import device as device_named

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ptxgen.runtime.cuda import CudaDriver
 
 PROBLEM = "DeepBench-F 32"  #: 2560×32×2560 column-major, of the suite isaac
-#: the paper's values on a Tesla P100: of ISAAC and of cuBLAS's best kernel
+#: property -> the paper's values on a Tesla P100, for ISAAC and for cuBLAS's best kernel
 PAPER: dict[str, tuple[Any, Any]] = {
     "TFLOP/s": (3.73, 2.56),
     "M_L": (64, 128),
@@ -28,7 +28,7 @@ PAPER: dict[str, tuple[Any, Any]] = {
 
 
 def measured(driver: CudaDriver) -> Document:
-    """The document of ``paper anatomy``."""
+    """Measures the document of ``paper anatomy`` on a GPU."""
     from ptxgen.operations.gemm import anatomy
     from ptxgen.operations.gemm.problem import Gemm
     from ptxgen.problem.suites import cases
@@ -44,7 +44,7 @@ def measured(driver: CudaDriver) -> Document:
 
 
 def table(document: Document) -> PaperTable:
-    """A row for each property, a column for each library, then those of the paper."""
+    """The table with a row for each property, and a column for each library and for each library of the paper."""
     own = [_properties(row) for row in document["libraries"]]
     names = [str(row["name"]) for row in document["libraries"]]
     properties = list(dict.fromkeys(name for column in (*own, PAPER) for name in column))
@@ -69,7 +69,7 @@ def table(document: Document) -> PaperTable:
 
 
 def _properties(row: Document) -> dict[str, Any]:
-    """The properties of a library's kernel, in the order of the table."""
+    """Property -> value for a library's kernel, in the order of the table."""
     config, main, tile = row.get("config") or {}, row["main"], row.get("tile") or (None, None)
     return {
         "µs": row["us"],

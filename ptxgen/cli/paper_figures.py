@@ -1,7 +1,7 @@
-"""The commands of the ISAAC paper's Figures 6 to 11, which are speeds of its Tables 4 and 5 on two devices, and of its
-section 8.1, which compares kernels.
+"""The commands for the ISAAC paper's Figures 6 to 11, which show speeds of the problems of Tables 4 and 5 on two
+devices, and for its section 8.1, which compares kernels.
 
-The figures read documents of ``bench`` that ship, or those of ``--from``, and measure nothing.
+The figures are drawn from shipped documents of ``bench``, or from those of ``--from``; the commands measure nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ptxgen.cli.paper import PICTURE
 
 @dataclass(frozen=True)
 class FigureOptions(Common):
-    """Where the speeds come from and where the picture goes."""
+    """The options that select the documents of speeds and the file of the picture."""
 
     panel: ClassVar[str] = OUTPUT_PANEL
 
@@ -40,8 +40,8 @@ class FigureOptions(Common):
 
 @dataclass(frozen=True)
 class Speeds:
-    """A figure. ``device``: the default one; ``documents``: the shipped ones, ``operation-dtype``; ``shown``: True for
-    the name and the dtype of a row that the figure has."""
+    """A figure of speeds. ``device``: the default device; ``documents``: the names of the shipped documents,
+    ``operation-dtype``; ``shown(name, dtype)``: True if the figure has the problem with this name and dtype."""
 
     title: str
     device: str
@@ -50,7 +50,7 @@ class Speeds:
 
 
 def _half_or_double(name: str, dtype: str) -> bool:
-    """The paper's choice: half precision for LINPACK and DeepBench, double precision for the others."""
+    """True if the paper shows the problem in this dtype: f16 for LINPACK and DeepBench, f64 for all others."""
     return dtype == ("f16" if name.startswith(("LINPACK", "DeepBench")) else "f64")
 
 
@@ -62,7 +62,8 @@ FIGURES = {
     "figure10": Speeds("Figure 10: SCONV", "h100", ("conv-f32",)),
     "figure11": Speeds("Figure 11: HCONV", "h100", ("conv-f16",)),
 }
-#: document -> the arguments of bench that make it. f32 images have the paper's layout, f16 ones that of tensor cores
+#: document -> the arguments of bench that make it. f32 images have the paper's layout, f16 images the layout that
+#: tensor cores need
 BENCHES = {
     **{f"gemm-{dtype}": f"gemm --suite isaac --dtype {dtype} --baseline cublas" for dtype in ("f32", "f16", "f64")},
     "conv-f32": "conv --suite isaac --dtype f32 --layout CHWN --baseline cudnn",
@@ -107,8 +108,8 @@ def _figure(options: FigureOptions, name: str) -> Answer:
 def figure6(options: FigureOptions) -> Answer:
     """Print Figure 6: the speed of SGEMM on an H200.
 
-    The problems of Table 4 in f32, beside cuBLASLt's best candidate and its heuristic's choice. The paper has a GTX 980
-    Ti. Reads shipped times; needs no GPU.
+    Shows the problems of Table 4 in f32, beside cuBLASLt's best candidate and its heuristic's choice. The paper's
+    figure is for a GTX 980 Ti. Reads shipped times; needs no GPU.
     """
     return _figure(options, "figure6")
 
@@ -117,7 +118,7 @@ def figure6(options: FigureOptions) -> Answer:
 def figure7(options: FigureOptions) -> Answer:
     """Print Figure 7: the speed of SGEMM on an H100.
 
-    As Figure 6. The paper has a Tesla P100. Reads shipped times; needs no GPU.
+    Shows what Figure 6 shows. The paper's figure is for a Tesla P100. Reads shipped times; needs no GPU.
     """
     return _figure(options, "figure7")
 
@@ -126,8 +127,8 @@ def figure7(options: FigureOptions) -> Answer:
 def figure8(options: FigureOptions) -> Answer:
     """Print Figure 8: the speed of HGEMM and DGEMM on an H100.
 
-    As Figure 6, in f16 for LINPACK and DeepBench and in f64 for ICA and LAPACK, as in the paper. Reads shipped times;
-    needs no GPU.
+    Shows what Figure 6 shows, in f16 for LINPACK and DeepBench and in f64 for ICA and LAPACK, as in the paper. Reads
+    shipped times; needs no GPU.
     """
     return _figure(options, "figure8")
 
@@ -136,8 +137,8 @@ def figure8(options: FigureOptions) -> Answer:
 def figure9(options: FigureOptions) -> Answer:
     """Print Figure 9: the speed of SCONV on an H200.
 
-    The problems of Table 5 in f32, beside cuDNN's fastest algorithm. The paper has a GTX 980 Ti. Reads shipped times;
-    needs no GPU.
+    Shows the problems of Table 5 in f32, beside cuDNN's fastest algorithm. The paper's figure is for a GTX 980 Ti.
+    Reads shipped times; needs no GPU.
     """
     return _figure(options, "figure9")
 
@@ -146,7 +147,7 @@ def figure9(options: FigureOptions) -> Answer:
 def figure10(options: FigureOptions) -> Answer:
     """Print Figure 10: the speed of SCONV on an H100.
 
-    As Figure 9. The paper has a Tesla P100. Reads shipped times; needs no GPU.
+    Shows what Figure 9 shows. The paper's figure is for a Tesla P100. Reads shipped times; needs no GPU.
     """
     return _figure(options, "figure10")
 
@@ -155,7 +156,7 @@ def figure10(options: FigureOptions) -> Answer:
 def figure11(options: FigureOptions) -> Answer:
     """Print Figure 11: the speed of HCONV on an H100.
 
-    As Figure 9, in f16. Reads shipped times; needs no GPU.
+    Shows what Figure 9 shows, in f16. Reads shipped times; needs no GPU.
     """
     return _figure(options, "figure11")
 
@@ -164,8 +165,9 @@ def figure11(options: FigureOptions) -> Answer:
 def anatomy(options: MeasuredOptions) -> Answer:
     """Print what differs from cuBLASLt's fastest kernel for 2560×32×2560.
 
-    Section 8.1: tile, grid, registers, shared memory, occupancy and hit rate of the L2 cache, beside those of the paper
-    on a P100. With --measure, the counters are read by ncu, if it is there. Otherwise needs no GPU.
+    Prints the properties of section 8.1: tile, grid, registers, shared memory, occupancy and hit rate of the L2 cache,
+    beside those of the paper on a P100. With --measure, ncu reads the counters, if ncu is installed; without, no GPU is
+    needed.
     """
     from ptxgen.cli import paper_anatomy
 

@@ -1,4 +1,4 @@
-"""The tables and the figure of the paper as text, CSV and charts, each made from the JSON document of a command."""
+"""Makes the tables and the figure of the paper, as text, CSV and charts, from JSON documents of commands."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ptxgen.cli.report import (
 from ptxgen.cli.tables import Parts, Table, number
 from ptxgen.errors import InputError
 
-#: M_S, N_S, M_L, N_L, U, K_S, K_L, K_G of the paper's Table 6, column-major, of a selection of the problems of Table 4
+#: problem of Table 4 -> M_S, N_S, M_L, N_L, U, K_S, K_L, K_G in the paper's Table 6, in column-major terms
 TABLE_6 = {
     "LINPACK 512": (2, 8, 32, 32, 8, 1, 1, 1),
     "LINPACK 2048": (8, 8, 64, 64, 8, 1, 1, 1),
@@ -35,10 +35,10 @@ TABLE_6 = {
     "LAPACK 896": (8, 4, 64, 64, 8, 1, 1, 1),
     "LAPACK 4096": (8, 16, 64, 128, 4, 1, 1, 1),
 }
-#: fractions of legal draws in the paper's Table 1: categorical, uniform
+#: operation -> fractions of legal draws in the paper's Table 1, by categorical and by uniform sampling
 TABLE_1 = {"gemm": (0.20, 0.001), "conv": (0.15, 0.001)}
-#: errors of the paper's Table 2, by the sizes of the hidden layers, with logarithms of the inputs and without. Its
-#: targets are scaled otherwise
+#: sizes of the hidden layers -> errors in the paper's Table 2, with logarithms of the inputs and without; the paper
+#: scales the targets differently
 TABLE_2 = {
     (64,): (0.17, 1.2),
     (512,): (0.13, 1.0),
@@ -52,8 +52,8 @@ TABLE_2 = {
 
 @dataclass(frozen=True)
 class PaperTable:
-    """A table or figure of the paper. ``notes``: lines after the table; ``optional``: columns that a narrow text leaves
-    out."""
+    """A table or figure of the paper. ``notes``: lines after the table; ``optional``: titles of columns that are left
+    out if the text is too wide."""
 
     titles: Sequence[str]
     rows: list[list[Any]]
@@ -67,7 +67,7 @@ class PaperTable:
 
 
 def table1(document: Document) -> PaperTable:
-    """Fractions of the draws that are legal, over the problems of each operation."""
+    """Table 1: fractions of draws that are legal, as means over the problems of each operation."""
     rows: list[list[Any]] = []
     for name in dict.fromkeys(r["problem"]["operation"] for r in document["rows"]):
         samplers = [r["samplers"] for r in document["rows"] if r["problem"]["operation"] == name]
@@ -94,7 +94,7 @@ def _percentage(text: str | None) -> float | None:
 
 
 def table2(document: Document) -> PaperTable:
-    """Errors of perceptrons and of the trees, trained on the same rows."""
+    """Table 2: errors of perceptrons and of the trees, trained on the same rows."""
     architectures = document["architectures"]
     rows = []
     for r in architectures:
@@ -123,7 +123,7 @@ def table2(document: Document) -> PaperTable:
 
 
 def figure5(document: Document) -> PaperTable:
-    """Cross-validated errors by the number of training rows."""
+    """Figure 5: cross-validated errors by the number of training rows."""
     samples = document["samples"]
     series: dict[str, list[tuple[float, float]]] = {}
     for r in samples:
@@ -136,8 +136,8 @@ def figure5(document: Document) -> PaperTable:
 
 
 def speeds(document: Document, title: str) -> PaperTable:
-    """Speeds of ptxgen, of the vendor's best candidate and of the one that its heuristic ranks first (Tables 4, 5). A
-    vendor's library that does not report the choice of its heuristic has no column for it."""
+    """Tables 4 and 5: speeds of ptxgen, of the vendor library's best candidate, and of its heuristic's first choice.
+    There is no column for the latter if the library does not report that choice."""
     vendor = _vendor(document)
     known = any(r["vendor_first_us"] is not None for r in document["rows"])
     columns = {"ptxgen": "us", f"{vendor} best candidate": "vendor_us"}
@@ -168,7 +168,8 @@ def speeds(document: Document, title: str) -> PaperTable:
 
 
 def _vendor(document: Document) -> str:
-    """The title of the vendor's library. InputError: the rows are of several operations, or have no library."""
+    """The title of the vendor's library. InputError: the rows are of several operations, or the document was measured
+    without a library."""
     names = sorted({row["problem"]["operation"] for row in document["rows"]})
     if len(names) > 1:
         raise InputError(f"the rows are of {' and '.join(names)}; they must be of one operation")
@@ -187,7 +188,7 @@ def table5(document: Document) -> PaperTable:
 
 
 def table6(document: Document) -> PaperTable:
-    """Chosen configurations of problems of Table 4 beside those of the paper, both in column-major terms."""
+    """Table 6: chosen configurations for problems of Table 4, beside those of the paper, both in column-major terms."""
     chosen = [r for r in document["rows"] if r["name"] in TABLE_6]
     own = [_column_major_axes(r) for r in chosen]
     rows, labels, cells = [], [], []
@@ -209,19 +210,20 @@ def table6(document: Document) -> PaperTable:
 
 
 def _column_major_axes(row: Document) -> list[Any]:
-    """The axes of Table 6 of a row's configuration for the transposed product: those of M and N are exchanged."""
+    """The values of Table 6's axes for a row's configuration in column-major terms: the axes of M and N are
+    exchanged."""
     exchanged = {"ms": "ns", "ml": "nl"}
     exchanged |= {n: m for m, n in exchanged.items()}
     values = row.get("config") or {}
     return [values.get(exchanged.get(name, name)) for _, name in PAPER]
 
 
-#: splits that are allowed, and their columns
+#: splits that are allowed -> the title of their column
 SPLITS = {"none": "none", "kg": "K_G", "all": "all"}
 
 
 def splitting(document: Document) -> PaperTable:
-    """The fastest measured times of the problems of Table 4 by the splits of the reduction that are allowed."""
+    """The fastest measured times of the problems of Table 4, for each set of allowed splits of the reduction."""
     rows: list[list[Any]] = []
     series: dict[str, list[float | None]] = {"K_G alone": [], "K_S, K_L and K_G": []}
     for r in document["rows"]:
@@ -254,13 +256,13 @@ def splitting(document: Document) -> PaperTable:
 
 
 def _arithmetic(document: Document) -> str:
-    """The types of the problems."""
+    """The text with the dtypes and arithmetics of the problems."""
     pairs = dict.fromkeys((r["problem"]["dtype"], r["problem"]["compute"]) for r in document["rows"])
     return ", ".join(compute if compute.startswith(dtype) else f"{dtype} ({compute})" for dtype, compute in pairs)
 
 
 def _tflops(row: Document, us: float | None) -> float | None:
-    """The speed of a time. ``tflops`` of the row is of ptxgen's own time."""
+    """The speed, in TFLOP/s, that corresponds to the time ``us`` of a row's problem."""
     return row["tflops"] * row["us"] / us if us and row["us"] and row["tflops"] else None
 
 
@@ -277,7 +279,7 @@ def _mean(ratios: Any) -> float:
     return product if known else float("nan")
 
 
-#: name of a table or figure -> what makes it from a document
+#: name of a table or figure -> the function that makes it from a document
 TABLES: dict[str, Callable[[Document], PaperTable]] = {
     "table1": table1,
     "table2": table2,
@@ -287,7 +289,7 @@ TABLES: dict[str, Callable[[Document], PaperTable]] = {
     "table6": table6,
     "splitting": splitting,
 }
-#: the part of the document that each is made from, and how to get a document that has it
+#: name of a table or figure -> the field of the document that it needs
 CONTENTS = dict.fromkeys(TABLES, "rows") | {"table2": "architectures", "figure5": "samples"}
 REMEDIES = dict.fromkeys(TABLES, "it has no problem") | {
     "table2": "use model evaluate --perceptrons",

@@ -1,4 +1,4 @@
-"""Charts of tables, written as pictures. Owns matplotlib."""
+"""Charts, and their pictures. Only this module imports matplotlib."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ FORMATS = (".png", ".svg", ".pdf")
 
 @dataclass(frozen=True)
 class Bars:
-    """Groups of bars. ``series``: the legend's text and the heights of each series, None where one is unknown;
-    ``log``: logarithmic heights."""
+    """A chart with groups of bars. ``series``: legend text -> the height of each bar; None: unknown; ``log``: True for
+    a logarithmic axis of heights."""
 
     title: str
     labels: Sequence[str]
@@ -32,8 +32,8 @@ class Bars:
 
 @dataclass(frozen=True)
 class Lines:
-    """Lines over a logarithmic axis. ``series``: the legend's text, and the points of each line; ``dates``: the axis is
-    linear and has dates, in seconds since 1970."""
+    """A chart with lines over a logarithmic axis. ``series``: legend text -> the points of a line; ``dates``: True if
+    the axis is linear and has dates, in seconds since 1970."""
 
     title: str
     series: Mapping[str, Sequence[tuple[float, float]]]
@@ -44,8 +44,8 @@ class Lines:
 
 @dataclass(frozen=True)
 class Points:
-    """Points over logarithmic axes, or (``linear``) over linear ones. ``series``: the legend's text, and (x, y, text)
-    of each point; one without points only takes its colour; ``limits``: the legend's text, and the corners of each line
+    """A chart with points over logarithmic axes, or over linear axes if ``linear``. ``series``: legend text -> points
+    (x, y, text); a series without points only reserves its colour; ``limits``: legend text -> the corners of a line
     that bounds the points."""
 
     title: str
@@ -58,8 +58,8 @@ class Points:
 
 @dataclass(frozen=True)
 class Heat:
-    """A shaded grid of ratios: blue above 1, red below. ``cells``: (ratio, text) of each row and column, None: an empty
-    cell; the first row is at the bottom."""
+    """A chart with a shaded grid of ratios, blue above 1 and red below. ``cells``: by row and column, (ratio, text), or
+    None for an empty cell; the first row is at the bottom."""
 
     title: str
     columns: Sequence[str]
@@ -71,7 +71,7 @@ class Heat:
 
 @dataclass(frozen=True)
 class Grid:
-    """A shaded grid of numbers, a row for each label; shades are logarithmic. None: an empty cell."""
+    """A chart with a shaded grid of numbers, one row for each label. Shades are logarithmic; None is an empty cell."""
 
     title: str
     labels: Sequence[str]
@@ -83,30 +83,32 @@ Chart = Bars | Lines | Grid | Points | Heat
 
 
 def require(path: Path) -> None:
-    """InputError: the name of a picture has an unknown ending. UnavailableError: matplotlib is missing."""
+    """Requires a file name for a picture. InputError: its ending is unknown. UnavailableError: matplotlib is
+    missing."""
     if path.suffix not in FORMATS:
         raise InputError(f"picture is {str(path)!r}; its name must end in {', '.join(FORMATS)}")
     require_package()
 
 
 def draw(chart: Chart, path: Path) -> None:
-    """Writes a picture, in the format that the name of the file says. Errors: as ``require``."""
+    """Writes the picture of a chart, in the format that the file's ending names. InputError: the ending is unknown.
+    UnavailableError: matplotlib is missing."""
     require(path)
     _figure(chart, _size(chart)).savefig(path)
 
 
-#: colours of charts in pages; in SVG, variables of the page's style sheet replace them
+#: placeholder colours of charts in pages; in the SVG text, variables of the page's style sheet replace them
 TEXT, GRID = "#010101", "#020202"
 SERIES = tuple(f"#0303{10 + i}" for i in range(9))
 THEME = {TEXT: "var(--text)", GRID: "var(--grid)"} | {c: f"var(--series-{i})" for i, c in enumerate(SERIES)}
-#: inches; text of 8 points is legible on a phone's width, and pages show two columns on wider screens
+#: size of a chart of a page in inches; text of 8 points is legible on a phone, and wide screens show two columns
 PAGE_SIZE = (3.9, 3.0)
 
 
 def svg(chart: Chart, name: str) -> str:
-    """The chart as an SVG element for a page, in the colours of its style sheet: variables ``--text``, ``--grid`` and
-    ``--series-0`` to ``--series-8``. ``name``: prefix of its ids, different for each chart of a page.
-    UnavailableError: matplotlib is missing."""
+    """The SVG element of a chart for a page. Its colours are variables of the page's style sheet: ``--text``,
+    ``--grid`` and ``--series-0`` to ``--series-8``. ``name``: the prefix of the element's ids, different for each chart
+    of a page. UnavailableError: matplotlib is missing."""
     require_package()
     import matplotlib
 
@@ -167,7 +169,7 @@ def _figure(chart: Chart, size: tuple[float, float], titled: bool = True) -> Any
 
 
 def _size(chart: Chart) -> tuple[float, float]:
-    """Inches."""
+    """The width and the height of the picture of a chart, in inches."""
     if isinstance(chart, Bars):
         return max(6.0, 2 + 0.18 * len(chart.labels) * (len(chart.series) + 1)), 4.2
     if not isinstance(chart, Grid):
@@ -212,7 +214,7 @@ def _lines(axes: Any, chart: Lines) -> None:
         axes.legend(fontsize=8)
 
 
-LEAST = 1e-4  #: points below this fraction of the largest y are drawn there, as triangles
+LEAST = 1e-4  #: points below this fraction of the largest y are drawn at the fraction, as triangles
 
 
 def _points(axes: Any, chart: Points) -> None:
@@ -242,7 +244,7 @@ def _points(axes: Any, chart: Points) -> None:
     axes.figure.legend(loc="outside lower center", ncols=4, fontsize=7, handletextpad=0.1, columnspacing=1)
 
 
-#: least and largest log2 of the ratios that shades distinguish
+#: the least and the largest log2 of ratios that shades distinguish
 SHADES = (-1.0, 1.0)
 
 

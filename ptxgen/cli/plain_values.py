@@ -1,5 +1,5 @@
-"""Values of options that need no conversion: for others, and only then, Typer imports pydantic, which takes a tenth of
-the processor time of a short command."""
+"""Keeps option values that need no conversion. For all other values Typer imports pydantic, which takes a tenth of the
+processor time of a short command."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 
 class PlainValue:
-    """In the place of Typer's conversion of an option: keeps defaults and text as they are, and converts other values
-    as Typer does."""
+    """Replaces Typer's conversion of an option: defaults and text are kept as they are, and other values are converted
+    by Typer."""
 
     def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
         annotation = param.type_descriptor.annotation
@@ -23,8 +23,8 @@ class PlainValue:
 
 
 def keep_plain_values(params: list[Any]) -> list[Any]:
-    """``params``, which keep values that need no conversion. Those of a version of Typer without this conversion are
-    left as they are."""
+    """Sets ``PlainValue`` in ``params``, and returns them. Parameters of Typer versions without this conversion are
+    left unchanged."""
     for param in params:
         if hasattr(param, "get_runtime_param") and getattr(param, "_runtime_param", param) is None:
             param._runtime_param = PlainValue()

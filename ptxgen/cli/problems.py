@@ -1,4 +1,4 @@
-"""The commands on problems: tune, select, emit, check, bench, sampler."""
+"""The commands on problems: ``tune``, ``select``, ``emit``, ``check``, ``bench`` and ``sampler``."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from ptxgen.tuning.selection import Selection
     from ptxgen.tuning.store.database import Database
 
-#: budget for about two minutes on the emulated device
+#: arguments of a tuning budget of about two minutes on the emulated device
 EMULATED_BUDGET = {
     "samples": 42,
     "search": 8,
@@ -66,11 +66,12 @@ ObserveOption = Annotated[
         " of a call, average watts, the clock of the multiprocessors.",
     ),
 ]
-BENCH_LAUNCHES = 2  #: of bench on the emulated device: the check, and one sample
+BENCH_LAUNCHES = 2  #: launches per problem of bench on the emulated device: the check, and one sample
 
 
 def _given(text: str | None) -> Config | None:
-    """The configuration of ``--config``, if it is given. ConfigError: it is none."""
+    """The configuration that ``--config`` describes; None: the option is not given. ConfigError: ``text`` is no
+    configuration."""
     from ptxgen.codegen.config.config import default_family, parse_config
 
     if text is None:
@@ -83,7 +84,7 @@ def _given(text: str | None) -> Config | None:
 
 
 def _observers(observe: str | None) -> tuple[str, ...]:
-    """The names of ``--observe``. InputError: one is unknown."""
+    """The names of observers that ``--observe`` lists. InputError: a name is unknown."""
     from ptxgen.tuning.store.observation import observers
 
     return () if observe is None else observers(observe)
@@ -92,8 +93,8 @@ def _observers(observe: str | None) -> tuple[str, ...]:
 def _select(
     problem: Problem, device: Device, database: Database | None, config: Config | None, use_model: bool = False
 ) -> Selection:
-    """The given configuration, or the stored or predicted one; ``use_model``: the predicted one. ConfigError: it breaks
-    a rule."""
+    """The selection for a problem: ``config`` if given, else the stored or predicted configuration. ``use_model``: True
+    ignores stored winners. ConfigError: ``config`` breaks a rule."""
     from ptxgen.families.common import rules
     from ptxgen.lowering.lower import lower
     from ptxgen.tuning import selection as dispatch
@@ -151,18 +152,19 @@ def tune(
     """Find and store the fastest kernels.
 
     Times sampled configurations, trains a model on them, ranks every legal configuration with it, and times the best.
-    The problem with the largest expected saving is measured next: the count of its line in the shapes file, times its
-    time, times the predicted gain; a problem ends where that gain is less than 1 %. Every measured problem has a winner
-    at any time, which is never slower than the choice that it replaces. Without a problem: the suite isaac on a GPU;
-    the suite small, at most two minutes, on the emulated device. SIGINT (Ctrl-C) and SIGTERM end the run after the
-    measurement in progress. Measurements in the database are not repeated: the same command continues the run.
+    The problem with the largest expected saving is measured next: its count in the shapes file, times its time, times
+    the predicted gain. A problem is finished when the predicted gain is less than 1 %. Every measured problem has a
+    winner at any time, which is never slower than the choice that it replaces. The default problems are the suite isaac
+    on a GPU, and the suite small, for at most two minutes, on the emulated device. SIGINT (Ctrl-C) and SIGTERM end the
+    run after the measurement in progress. Measurements in the database are not repeated: the same command continues the
+    run.
 
-    With --observe or --objective energy, the finalists are measured again while the GPU tells its energy; rows of the
+    With --observe or --objective energy, the finalists are measured again while the GPU reports its energy; rows of the
     database have time and energy. Calls and select use the winner by time, unless PTXGEN_OBJECTIVE=energy.
 
-    cuBLASLt, where it is installed, is timed in the last comparison of a product; calls use it where it is faster. In
-    place of a problem that calls compute by several kernels, as sums in groups, those are tuned. With --schedule: the
-    settings of a schedule are, on the problems of --shard, in a random order until --time-limit.
+    If cuBLASLt is installed, it is timed in the last comparison of a product; calls use it if it is faster. If calls
+    compute a problem by several kernels, as sums in groups, these kernels are tuned. With --schedule, the settings of
+    the schedule are tuned, on the problems of --shard, in random order until --time-limit.
     """
     if schedule is not None:
         from ptxgen.cli import schedules
@@ -282,8 +284,8 @@ def select(
 ) -> Answer:
     """Print the configuration that computes a problem.
 
-    Stored winners have measured times, others the time that the model predicts. A problem that calls compute by several
-    kernels, as sums in groups, has a row for each. Needs no GPU: use --device h200.
+    Stored winners have measured times; other configurations have the time that the model predicts. A problem that calls
+    compute by several kernels, as sums in groups, has a row for each kernel. Needs no GPU: use --device h200.
 
     --exhaustive implies --model. It takes seconds, because the search otherwise scores only representatives of the
     configurations that may be fast.
@@ -451,14 +453,15 @@ def bench(
 ) -> Answer:
     """Time kernels, after a check of their results.
 
-    With --baseline, the best candidate of the vendor library is timed in the same run. Each row of several is printed
-    on standard error, and written to the file of --save, when it is timed; Ctrl-C and SIGTERM keep the rows timed.
+    With --baseline, the best candidate of the vendor library is timed in the same run. If there are several problems,
+    each row is printed on standard error, and written to the file of --save, as soon as it is timed; Ctrl-C and SIGTERM
+    keep the rows that are timed.
 
-    Problems that calls compute by several kernels, as sums in groups, are timed so, unless --config names the
-    configuration of one kernel.
+    Problems that calls compute by several kernels, as sums in groups, are timed with all of them, unless --config names
+    the configuration of one kernel.
 
-    Where operands are prepared, two columns tell the time of the preparation in units of one product, and the number of
-    calls from which it pays, beside the kernel that is chosen if nothing may be prepared.
+    If operands are prepared, two more columns show the time of the preparation in units of one product, and the number
+    of calls from which the preparation pays, compared with the kernel that is chosen without preparation.
     """
     if config is not None and model:
         raise InputError("config and model are given; a given configuration is not the model's")
@@ -507,7 +510,8 @@ def bench(
             return selected if problem == selected.problem else choose(problem, device)
 
         def ranked() -> Iterator[tuple[list[Case], Callable[[Problem, Device], Selection]]]:
-            """The runs: all cases, or one case for each of its configurations."""
+            """The runs of ``bench``: one run of all cases, or with --top one run for each configuration of each
+            case."""
             if top == 1:
                 yield cases, choose
                 return
@@ -564,7 +568,7 @@ def sampler(
 ) -> Answer:
     """Print the acceptance rates of the samplers.
 
-    Compares the categorical sampler with uniform sampling, as Table 1 of the paper.
+    Compares the categorical sampler with uniform sampling, as in Table 1 of the paper.
     """
     from ptxgen.cli import report
     from ptxgen.lowering.lower import lower

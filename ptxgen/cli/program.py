@@ -1,4 +1,4 @@
-"""The command run."""
+"""The command ``run``, which runs a Python program with ptxgen's functions in place of PyTorch's."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ def run_program(
         list[str] | None, typer.Argument(metavar="[ARGUMENT]...", help="Its arguments, as they are.")
     ] = None,
 ) -> Answer:
-    """Run a Python program whose products and convolutions in PyTorch are then computed by ptxgen.
+    """Run a Python program with PyTorch, in which ptxgen computes products and convolutions.
 
-    At its end, a line on standard error says what was computed by whom. The program replaces this process.
+    At the end of the program, a line on standard error says which calls ptxgen and PyTorch computed. The program
+    replaces this process.
     """
     if not program.is_file():
         raise InputError(f"PROGRAM is {program}; it must be a file")

@@ -1,6 +1,6 @@
-"""Progress of commands on standard error: a bar on a terminal, else lines of a log. Owns rich.
+"""Progress of commands on standard error: a bar on a terminal, else lines of a log. Only this module imports rich.
 
-Each command has one progress object, from its start to its answer. A command that ends soon shows none.
+Each command has one progress object, from its start to its answer. Short commands show no progress.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from ptxgen.cli.tables import lines_of
 from ptxgen.tuning.progress import Progress
 
 DELAY = 0.7  #: seconds after which a bar appears
-QUIET = 2.0  #: seconds after which a log says what the command does
-EVERY = 30.0  #: seconds between later lines of a log
+QUIET = 2.0  #: seconds after which the first line of a log appears
+EVERY = 30.0  #: seconds between further lines of a log
 
 
 class Log:
-    """Progress output without a terminal: messages, and a line after ``QUIET`` seconds and after each ``EVERY`` seconds
-    in which something was done."""
+    """Progress output without a terminal: messages, a line after ``QUIET`` seconds, and a line every ``EVERY`` seconds
+    if something was done meanwhile."""
 
     def __init__(self, command: str) -> None:
         self.command = command
@@ -44,7 +44,7 @@ class Log:
             said, wait = line, EVERY
 
     def line(self) -> str:
-        """What the command does now."""
+        """The line on what the command does now."""
         name, total, done, text = self.state
         phase = self.command if name in ("", self.command) else f"{self.command}: {name}"
         count = f"{done} of {total} done" if total else f"{done} done" if done else "running"
@@ -62,7 +62,8 @@ class Log:
 
 
 class Bar:
-    """Progress output on a terminal: a bar for the current phase, and messages above it. It appears after ``DELAY``."""
+    """Progress output on a terminal: a bar for the current phase, and messages above the bar, which appears after
+    ``DELAY`` seconds."""
 
     def __init__(self, command: str) -> None:
         from rich.console import Console
@@ -114,7 +115,7 @@ _running: list[Progress] = []
 
 @contextmanager
 def running(command: str) -> Iterator[Progress]:
-    """The progress of a command, which is ``progress`` within the block."""
+    """Shows the progress of a command; within the ``with`` block, ``progress`` returns the same object."""
     with (Bar if sys.stderr.isatty() else Log)(command) as shown:
         _running.append(shown)
         try:
@@ -125,7 +126,8 @@ def running(command: str) -> Iterator[Progress]:
 
 @contextmanager
 def progress(name: str = "", total: int = 0) -> Iterator[Progress]:
-    """The progress of the running command. ``name``, ``total``: its first phase, if there is one."""
+    """The progress object of the running command. ``name``, ``total``: the name and the number of steps of its first
+    phase; empty: the command has no phase yet."""
     if not _running:
         with running(name) as shown:
             shown.phase(name, total)

@@ -1,6 +1,7 @@
-"""Output of commands: JSON documents, tables.
+"""Output of commands: JSON documents and tables.
 
-A command builds a document for JSON. Its text is derived only from the document, so both have the same contents.
+A command builds a document for JSON. The text of the answer is made from the document alone, so both have the same
+contents.
 """
 
 from __future__ import annotations
@@ -24,16 +25,16 @@ from ptxgen.tuning.store.observation import OBSERVERS
 
 Document = dict[str, Any]
 
-#: the paper's axes, in the order of its Table 6, as (symbol, name)
+#: (symbol, name) of the paper's axes, in the order of its Table 6
 PAPER = tuple((a.symbol, a.name) for a in COMMON.values() if a.symbol)
 
 MODEL_CLOCK = "Times of the emulated device are modelled; they do not predict times of a GPU."
 PREPARATION_TITLES = ("preparation, products", "pays from calls")
 PREPARATION_TIMES = ("preparation µs", "µs without preparation")
-#: fields of a row of bench
+#: the fields of a row of bench with ptxgen's time and the vendor's times
 VENDOR_TIMES = ("us", "vendor_us", "vendor_first_us", "vendor_same_layout_us")
 PREPARATION = ("preparation_us", "unprepared_us", "preparation_products", "pays_from_calls")
-#: fields of a row of bench, and their titles: shares of the speed of the problem's instructions, predicted and measured
+#: the fields of a row of bench that relate its speed to a ceiling: shares of the predicted and of the measured ceiling
 CEILING = ("ceiling_share", "measured_ceiling_share", "ceiling_steps", "ceiling_clock", "bandwidth")
 CEILING_TITLES = ("of ceiling", "of measured", "steps/clock·SM", "MHz", "GB/s")
 OBSERVED_TITLES = tuple(title for _, title in OBSERVERS.values())
@@ -63,7 +64,7 @@ def to_json(document: Document) -> str:
 
 
 def problem_fields(case: Case) -> Document:
-    """The name of a case, its column-major form for cases of the paper, and the problem."""
+    """The JSON of a case: its name, its problem, and for cases of the paper the column-major form."""
     out: Document = {"name": case.name, "problem": {"key": case.problem.key(), **case.problem.as_dict()}}
     if case.column_major is not None:
         out["column_major"] = asdict(case.column_major)
@@ -71,13 +72,13 @@ def problem_fields(case: Case) -> Document:
 
 
 def config_fields(config: Config) -> Document:
-    """The value of every axis, and the text for ``--config``."""
+    """The JSON of a configuration: the value of every axis, and the text for ``--config``."""
     return {"config": config.values(), "config_text": str(config)}
 
 
 def selection_fields(case: Case, selection: Any) -> Document:
-    """The selected configuration. ``us``: microseconds, measured or predicted; ``predicted``: True if the model
-    predicted them; ``note``: why there is no time."""
+    """The JSON of a selection. ``us``: the measured or predicted time in microseconds; ``predicted``: True if the time
+    is predicted; ``note``: the reason if there is no time."""
     empty = not lower(case.problem).results
     return {
         **problem_fields(case),
@@ -92,8 +93,8 @@ def selection_fields(case: Case, selection: Any) -> Document:
 
 
 def vendor_fields(vendor: Any, ours: Any) -> Document | None:
-    """The version of a vendor's library, its time, and whether calls use it in place of ``ours``; None: it was not
-    measured."""
+    """The JSON of a vendor library's measurement: version, time, and True if calls use the library in place of
+    ``ours``; None: the library was not measured."""
     if vendor is None:
         return None
     from ptxgen.tuning.choice.vendor import is_faster
@@ -103,15 +104,15 @@ def vendor_fields(vendor: Any, ours: Any) -> Document | None:
 
 
 def exhaustive_fields(case: Case, search: Any) -> Document:
-    """What it cost to score every legal configuration, beside the search. ``search_loss``: the predicted time of the
-    search's choice over that of the exhaustive one."""
+    """The JSON that compares scoring every legal configuration with the search. ``search_loss``: the predicted time of
+    the search's choice divided by that of the best configuration."""
     names = ("scored", "seconds", "search_scored", "search_seconds")
     loss = search.search_us / search.best[0].us if search.best[0].us else math.nan
     return {"name": case.name, **{name: getattr(search, name) for name in names}, "search_loss": _known(loss)}
 
 
 def exhaustive_lines(document: Document) -> list[str]:
-    """One line for each problem of the rows."""
+    """The lines on exhaustive scoring, one for each problem of the rows."""
     names, lines = {row["name"] for row in document["rows"]}, []
     for r in document.get("exhaustive", ()):
         if r["name"] not in names:
@@ -127,18 +128,18 @@ def exhaustive_lines(document: Document) -> list[str]:
 
 
 def check_fields(case: Case, selection: Any, results: Sequence[Any]) -> Document:
-    """The results of one configuration on each set of inputs."""
+    """The JSON of a check: the result on each set of inputs."""
     check_results = [{"kind": r.inputs, **deviation_fields(r.deviation)} for r in results]
     return {**selection_fields(case, selection), "results": check_results, "ok": all(r["ok"] for r in check_results)}
 
 
 def deviation_fields(deviation: Any) -> Document:
-    """The result of the comparison with float64. ``ratio``: the largest error divided by its tolerance."""
+    """The JSON of a comparison with float64. ``ratio``: the largest error divided by its tolerance."""
     return {"ok": deviation.ok, "ratio": deviation.ratio, "where": list(deviation.where), "text": str(deviation)}
 
 
 def observed_fields(observation: Any, names: Sequence[str]) -> Document:
-    """What the observers ``names`` found; None for the others."""
+    """The JSON of an observation: the values of the observers ``names``; None for all other observers."""
     return {
         field: getattr(observation, field) if observation is not None and name in names else None
         for name, (field, _) in OBSERVERS.items()
@@ -146,7 +147,7 @@ def observed_fields(observation: Any, names: Sequence[str]) -> Document:
 
 
 def bench_fields(case: Case, row: Any, observe: Sequence[str] = ()) -> Document:
-    """One row of bench; None for values that were not measured. ``observe``: names of ``OBSERVERS``."""
+    """The JSON of one row of bench; None for values that were not measured. ``observe``: names of ``OBSERVERS``."""
     deviation = deviation_fields(row.deviation) if row.deviation is not None else None
     times = {
         name: _known(getattr(row, name))
@@ -171,7 +172,7 @@ def bench_fields(case: Case, row: Any, observe: Sequence[str] = ()) -> Document:
 
 
 def tuned_fields(case: Case, tuned: Any, observe: Sequence[str] = ()) -> Document:
-    """The result of tuning one case. ``observe``: names of ``OBSERVERS``."""
+    """The JSON of the result of tuning one case. ``observe``: names of ``OBSERVERS``."""
     winner = tuned.winner
     fields = config_fields(winner.config) if winner else {"config": None, "config_text": None}
     return {
@@ -191,8 +192,9 @@ def _known(value: Any) -> float | None:
 
 
 def summary(rows: Sequence[Document]) -> Document:
-    """The number, the geometric mean and the smallest of the ratios. ``same_layout``: of the ratios to the vendor's
-    time on operands in the layout of the problem, and how many rows are slower; None: no row has another time there."""
+    """The number, the geometric mean and the smallest of the ratios to the vendor's time. ``same_layout``: the same for
+    the vendor's times on operands in the layout of the problem, and how many rows are slower; None: these times are the
+    same in all rows."""
     known = [(row["ratio"], row["name"]) for row in rows if row["ratio"] is not None]
     if not known:
         return {"rows": 0, "geometric_mean": None, "worst": None, "same_layout": None}
@@ -209,7 +211,7 @@ def summary(rows: Sequence[Document]) -> Document:
 
 
 def _has_other_layouts(rows: Sequence[Document]) -> bool:
-    """True if the vendor's fastest layout is not that of the problem, in some row."""
+    """True if in some row the vendor is faster on operands in another layout than on the layout of the problem."""
     return any(row["vendor_same_layout_us"] not in (None, row["vendor_us"]) for row in rows)
 
 
@@ -217,7 +219,8 @@ def _has_other_layouts(rows: Sequence[Document]) -> bool:
 
 
 def by_operation(parts: Callable[[Document], Parts]) -> Callable[[Document], Parts]:
-    """Prints one table per operation, because columns differ between operations."""
+    """A function that makes the text of a document with one table per operation, because columns differ between
+    operations. ``parts``: makes the text for one operation."""
 
     def all_operations(document: Document) -> Parts:
         groups: dict[str, list[Document]] = {}
@@ -231,13 +234,13 @@ def by_operation(parts: Callable[[Document], Parts]) -> Callable[[Document], Par
 
 
 def predicted_note(rows: Sequence[Document]) -> Parts:
-    """The line that explains the mark of predicted times, if a row has one."""
+    """The line that explains the mark of predicted times, if a row has a predicted time."""
     return [PREDICTED] if any(r["predicted"] and r["us"] is not None and math.isfinite(r["us"]) for r in rows) else []
 
 
 def extrapolation_notes(device: str, sources: Sequence[tuple[str, str]]) -> list[str]:
-    """The lines that say which choices rest on measurements of another device, or on none. ``sources``: the origin of
-    each configuration, and the device that its data was scaled from."""
+    """The lines that say which choices are based on measurements of another device, or on no measurements. ``sources``:
+    for each configuration, its origin and the device that its data was scaled from."""
     counts = Counter(other for origin, other in sources if other or (origin == "analytic" and device != "emulated"))
     lines = []
     for other, n in sorted(counts.items()):
@@ -250,7 +253,7 @@ def extrapolation_notes(device: str, sources: Sequence[tuple[str, str]]) -> list
 
 
 def time_cell(row: Document, name: str = "us", modelled: bool = False) -> Any:
-    """A time or a speed of a row, marked if it is predicted. ``modelled``: the clock is a model."""
+    """The cell with a time or speed of a row, marked if it is predicted. ``modelled``: True if the clock is a model."""
     value = row[name]
     return Predicted(value) if value is not None and (modelled or row.get("predicted")) else value
 
@@ -261,7 +264,8 @@ def shape_titles(document: Document) -> tuple[str, ...]:
 
 
 def operation_in(document: Document) -> Operation:
-    """The operation of all rows of the document; without rows, the first one."""
+    """The operation of the document's rows, which must all have the same; without rows, the first registered
+    operation."""
     [name] = {r["problem"]["operation"] for r in document["rows"]} or set(operation_names()[:1])
     return operation_named(name)
 
@@ -274,18 +278,19 @@ def shape_cells(row: Document) -> list[Any]:
 
 
 def source_text(row: Document) -> str:
-    """The origin of a configuration, and the device whose data was scaled."""
+    """The text with the origin of a configuration, and with the device whose data was scaled, if any."""
     return f"{row['origin']} ({row['scaled_from']})" if row["scaled_from"] else str(row["origin"])
 
 
 def choice_text(row: Document) -> str:
-    """The origin of a configuration and its time, if it has one."""
+    """The text with the origin of a configuration, and its time if it has one."""
     us = _known(row["us"])
     return source_text(row) + ("" if us is None else f", {us:.2f} µs{' predicted' * row['predicted']}")
 
 
 def config_cells(row: Document) -> list[Any]:
-    """The family, the axes of Table 6 of the paper, then all other axes that differ from their defaults."""
+    """The cells of a configuration: the family, the axes of the paper's Table 6, and the text of all other axes that
+    differ from their defaults."""
     values = row.get("config")
     if values is None:
         return [None] * (1 + len(PAPER)) + [""]
@@ -295,7 +300,7 @@ def config_cells(row: Document) -> list[Any]:
 
 
 CONFIG = ("family", *(symbol for symbol, _ in PAPER), "other settings")
-#: the columns that a narrow table leaves out, in this order
+#: the titles of columns that a narrow table leaves out, in this order
 OPTIONAL = ("other settings", "K_S", "M_S", "N_S", "K_L", "U", "K_G", "column-major", "M_L", "N_L", "family")
 
 
@@ -318,7 +323,7 @@ def select_text(document: Document) -> Parts:
 
 
 def _vendor_note(vendor: Document) -> str:
-    """What calls use in place of the configuration."""
+    """The note that calls use the vendor's library in place of the configuration."""
     return f"calls use {vendor['version']}, measured {vendor['us']:.2f} µs, unless vendor is never"
 
 
@@ -335,12 +340,12 @@ def check_text(document: Document) -> Parts:
 
 
 def _error(result: Document) -> str:
-    """The largest error divided by its tolerance, and the index of that element."""
+    """The text with the largest error divided by its tolerance, and with the index of its element."""
     return f"{result['ratio']:.3g} at {','.join(map(str, result['where']))}" if result["ratio"] else "exact"
 
 
 def bench_line(row: Document, document: Document) -> str:
-    """One row of bench, as soon as it is timed. ``document``: of the rows so far."""
+    """The line that is printed when a row of bench is timed. ``document``: the document with the rows so far."""
     if row["us"] is None:
         return f"{row['name']}: {row['note']}"
     times = [f"{row['us']:.2f} µs{' (modelled)' * (document['clock'] == 'model')}"]
@@ -418,8 +423,8 @@ def bench_text(document: Document) -> Parts:
 
 
 def _preparation_cells(row: Document, modelled: bool, shown: bool) -> list[Any]:
-    """The cells of ``PREPARATION_TITLES`` and ``PREPARATION_TIMES``. ``shown``: a row without preparation has dashes in
-    place of empty cells."""
+    """The cells of ``PREPARATION_TITLES`` and ``PREPARATION_TIMES``. ``shown``: True if a row without preparation has
+    dashes in place of empty cells."""
     if row["preparation_us"] is None:
         return [*[math.nan if shown else None] * 2, None, None]
     calls = row["pays_from_calls"]
@@ -518,13 +523,14 @@ REGRESSOR = ("regressor", "weights", "samples", "MSE", "first")
 
 
 def regressor_cells(row: Document) -> list[Any]:
-    """A regressor of ``model evaluate``: the trees, or the sizes of the hidden layers of a perceptron."""
+    """The cells of a regressor of ``model evaluate``; its name is ``trees``, or the sizes of a perceptron's hidden
+    layers."""
     name = ", ".join(map(str, row["hidden"])) or "trees"
     return [name, row["weights"] or None, row["samples"], _three(row["mse"]), _three(row["first"])]
 
 
 def _three(value: Any) -> Any:
-    """A number with three digits after the point. None: it is not known."""
+    """The text of a number with three digits after the point; None: the number is NaN. Other values are unchanged."""
     if isinstance(value, float):
         return None if math.isnan(value) else f"{value:.3f}"
     return value
@@ -548,7 +554,7 @@ def info_text(document: Document) -> Parts:
 
 
 def list_text(document: Document) -> Parts:
-    """The stored winners."""
+    """The text of ``db list``: a table of the stored winners."""
     rows, modelled = [], False
     known = {operation.speed.name: operation.speed.title for operation in operations()}
     speeds = {name: title for name, title in known.items() if any(name in r for r in document["rows"])}
@@ -564,7 +570,8 @@ def list_text(document: Document) -> Parts:
 
 
 def recheck_fields(device: str, row: Any) -> Document:
-    """The result for a stored winner. ``us``: microseconds of the valid winner; null: there is none."""
+    """The JSON of the recheck of a stored winner. ``us``: the time of the valid winner in microseconds; null: there is
+    none."""
     new = row.new
     return {
         "device": device,
@@ -579,7 +586,8 @@ def recheck_fields(device: str, row: Any) -> Document:
 
 
 def recheck_text(document: Document) -> Parts:
-    """The number of winners by state, then the timed winners, then the stale and failed ones."""
+    """The text of ``db recheck``: the number of winners by state, the timed winners, and the stale and failed
+    winners."""
     rows = document["rows"]
     if not rows:
         return ["there are no winners to recheck"]
@@ -600,12 +608,12 @@ def recheck_text(document: Document) -> Parts:
 
 
 def pairs_text(document: Document) -> str:
-    """One line ``name: value`` per entry."""
+    """The text with one line ``name: value`` for each field of a document."""
     return "\n".join(f"{name.replace('_', ' ')}: {value}" for name, value in document.items())
 
 
 def doctor_text(document: Document) -> Parts:
-    """The findings, then the remedies."""
+    """The text of ``doctor``: a table of findings, and the remedies."""
     mark = {"ok": "ok", "missing": "MISSING", "optional": "-"}
     rows = [[r["name"], mark[r["state"]], r["found"], r["remedy"]] for r in document["findings"]]
     lines: list[Table | str] = [Table(("item", "state", "found", "remedy"), rows, csv_only=("remedy",))]

@@ -10,8 +10,8 @@ from ptxgen import __version__
 
 
 def commit() -> str:
-    """The commit of the checkout, with ``+`` if files are modified. Without a checkout: the contents of the file
-    ``.commit``, or empty."""
+    """The abbreviated commit of the checkout, followed by ``+`` if files are modified. Without a checkout: the contents
+    of the file ``.commit``; empty: there is no such file."""
     here = Path(__file__).resolve().parents[2]
     if (here / ".git").exists() and (git := shutil.which("git")):
         command = [git, "-C", str(here), "describe", "--always", "--dirty=+", "--exclude=*"]
@@ -23,11 +23,11 @@ def commit() -> str:
 
 
 def revision() -> str:
-    """The commit, else the version."""
+    """The commit of the checkout, else the version."""
     return commit() or f"v{__version__}"
 
 
 def version() -> str:
-    """The version, and in a checkout the commit."""
+    """The text with the version, and with the commit in a checkout."""
     revision = commit()
     return f"ptxgen {__version__}" + (f" ({revision})" if revision else "")

@@ -1,4 +1,4 @@
-"""The commands on problems with ``--schedule``: other ways to compute them than one tuned kernel."""
+"""The commands on problems with ``--schedule``, which selects a way to compute them other than one tuned kernel."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 
 def require(schedule: str, config: str | None = None) -> None:
-    """InputError: there is no such schedule, or a configuration is given with it."""
+    """Requires the name of a schedule, and no configuration. InputError: there is no such schedule, or ``config`` is
+    given."""
     from ptxgen.arguments import word
     from ptxgen.problem.operation import operations
 
@@ -32,7 +33,7 @@ def require(schedule: str, config: str | None = None) -> None:
 
 
 def select(target: Target, name: str) -> Answer:
-    """What the schedule chooses for each problem."""
+    """The answer of ``select --schedule``: what the schedule chooses for each problem."""
     device = target.find_device()
     schedule, cases = _cases(target, name)
     skipped = Skipped()
@@ -42,7 +43,7 @@ def select(target: Target, name: str) -> Answer:
 
 
 def emit(target: Target, name: str) -> Answer:
-    """The PTX of each kernel."""
+    """The answer of ``emit --schedule``: the PTX of each kernel."""
     from ptxgen.cli import report
 
     (schedule, cases), device = _cases(target, name), target.find_device()
@@ -56,7 +57,7 @@ def emit(target: Target, name: str) -> Answer:
 
 
 def check(target: Target, name: str, seed: int) -> Answer:
-    """Compares the results of the schedule with float64."""
+    """The answer of ``check --schedule``: the comparison of the results with float64."""
     from ptxgen.cli import report
 
     driver, rows, skipped = target.find_driver(), [], Skipped()
@@ -71,7 +72,8 @@ def check(target: Target, name: str, seed: int) -> Answer:
 
 
 def bench(target: Target, name: str) -> Answer:
-    """Times the schedule, after a check of its results, and the host's choice."""
+    """The answer of ``bench --schedule``: times of the schedule, after a check of its results, and of the host's
+    choice."""
     driver, rows, skipped = target.find_driver(), [], Skipped()
     schedule, cases = _cases(target, name)
     for case, choice in _chosen("bench", schedule, cases, driver.device, target.path, skipped):
@@ -101,9 +103,9 @@ def bench(target: Target, name: str) -> Answer:
 
 
 def tune(target: Target, name: str, shard: str | None = None, seconds: float | None = None, seed: int = 0) -> Answer:
-    """Times every choice of the schedule, and stores the settings of the device with the least mean time. ``shard``:
-    the part of the problems that is taken; ``seconds``: after which no further problem is taken, of problems in a
-    random order."""
+    """Times every choice of the schedule, and stores the settings with the least mean time for the device. ``shard``:
+    the part of the problems to measure; ``seconds``: the time after which no further problem is started; problems are
+    then in random order, from ``seed``."""
     from ptxgen.cli import report
     from ptxgen.tuning.deadline import Deadline
     from ptxgen.tuning.search.shard import Shard
@@ -148,8 +150,8 @@ def _head(command: str, schedule: str, device: str) -> dict[str, Any]:
 
 
 def _cases(target: Target, name: str, clock: str = "") -> tuple[Schedule, list[Case]]:
-    """The schedule and the cases. ``clock``: of the driver whose default suite is taken without a problem. InputError:
-    a problem has an operation without this schedule."""
+    """The schedule ``name``, and the selected cases. ``clock``: the clock of the driver, which determines the default
+    suite; empty: there is no default. InputError: the operation of a problem does not have the schedule."""
     from ptxgen.problem.operation import operation_of, operations
 
     having = [operation for operation in operations() if name in operation.schedules]
@@ -163,7 +165,7 @@ def _cases(target: Target, name: str, clock: str = "") -> tuple[Schedule, list[C
 
 
 def _stepped(name: str, cases: list[Case]) -> Iterator[Case]:
-    """``cases``, each of which is a step of a phase of the progress."""
+    """Yields ``cases``, and shows their progress as the phase ``name``."""
     with shown_progress(name, len(cases)) as progress:
         for case in cases:
             yield case
@@ -171,8 +173,8 @@ def _stepped(name: str, cases: list[Case]) -> Iterator[Case]:
 
 
 class Skipped(dict[str, list[dict[str, str]]]):
-    """The part ``skipped`` of a document: name and reason of each problem that the schedule does not compute. Without
-    one it is empty, and the document has no such part."""
+    """The field ``skipped`` of a document: name and reason of each problem that the schedule does not compute. Without
+    such a problem the dictionary is empty, and the document has no such field."""
 
     def add(self, case: Case, reason: str) -> None:
         self.setdefault("skipped", []).append({"name": case.name, "reason": reason})
@@ -181,8 +183,8 @@ class Skipped(dict[str, list[dict[str, str]]]):
 def _chosen(
     command: str, schedule: Schedule, cases: list[Case], device: Device, database: Path, skipped: Skipped
 ) -> Iterator[tuple[Case, Any]]:
-    """Each case with the choice of the schedule; adds cases that it does not compute to ``skipped``. LaunchError: it
-    computes none of them."""
+    """Yields each case with the schedule's choice, and adds cases that the schedule does not compute to ``skipped``.
+    LaunchError: the schedule computes none of the cases."""
     refused = None
     for case in _stepped(command, cases):
         try:
@@ -201,8 +203,8 @@ def _skipped_lines(document: dict[str, Any]) -> list[str]:
 
 
 def _timed(driver: Any, schedule: Schedule, choices: list[Any]) -> Iterator[tuple[float, dict[str, Any]]]:
-    """The pair (microseconds, deviation from float64) of each choice for one problem. LaunchError: a result is
-    wrong."""
+    """For each choice for one problem: its time in microseconds, and its deviation from float64. LaunchError: a result
+    is wrong."""
     from ptxgen.cli import report
     from ptxgen.tuning.measure.bench import CHECKED_ELEMENTS, FINAL_TIMING, Bench, full_check_elements
 
@@ -235,7 +237,7 @@ def _text(
     titles: tuple[str, ...],
     cells: Callable[[dict[str, Any]], list[Any]],
 ) -> Parts:
-    """A table of choices, with further columns, and the settings."""
+    """The text with a table of choices, and with the settings. ``titles``, ``cells``: further columns."""
     from ptxgen.cli import report
     from ptxgen.cli.tables import Table
 

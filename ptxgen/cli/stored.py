@@ -1,4 +1,5 @@
-"""The commands db export, db import, db merge, db recheck, db info, doctor and build-pycuda."""
+"""The commands ``db export``, ``db import``, ``db merge``, ``db recheck``, ``db list``, ``db info``, ``doctor`` and
+``build-pycuda``."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
 
 
 def form_available(name: str, form: str) -> None:
-    """InputError: there is no such form. UnavailableError: its package is missing."""
+    """Requires a file format that can be written. InputError: there is no such format. UnavailableError: its package is
+    missing."""
     from ptxgen.tuning.store.result_files import require_form
 
     if form != "text":
@@ -214,7 +216,7 @@ def list_(
 ) -> Answer:
     """Print the stored winners.
 
-    One row for each problem, device and clock, the stale ones with the reason.
+    Prints one row for each problem, device and clock; stale winners have the reason.
     """
     from ptxgen.cli.report import list_text
     from ptxgen.problem.operation import operation_of

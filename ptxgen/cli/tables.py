@@ -1,4 +1,4 @@
-"""Tables as text of a given width, and as CSV."""
+"""Prints tables as text of a given width, and as CSV."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from textwrap import wrap
 from typing import Any
 
 GAP = 2  #: spaces between columns
-NARROWEST = 8  #: width to which a column of text may be shortened
-WRAPPED = 20  #: width to which the last column may be wrapped
+NARROWEST = 8  #: the least width to which a column of text is shortened
+WRAPPED = 20  #: the least width to which the last column is wrapped
 
 
 class Predicted(float):
-    """A time that a model computed, or a number that follows from one. Text marks it with ``~``."""
+    """A time that a model computed, or a number that follows from such a time. Texts mark it with ``~``."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows below titles. Empty columns are not printed.
+    """A table with rows below titles. Empty columns are not printed.
 
-    ``optional``: titles of the columns that a narrow text leaves out, the first one first; ``csv_only``: titles of
-    columns that only CSV has.
+    ``optional``: titles of the columns that are left out, in this order, if the text is too wide; ``csv_only``: titles
+    of columns that only CSV has.
     """
 
     titles: Sequence[str]
@@ -34,11 +34,11 @@ class Table:
     csv_only: Sequence[str] = ()
 
     def text(self, width: int | None = None) -> str:
-        """The table in at most ``width`` columns; None: any width.
+        """The text of the table in at most ``width`` columns; None: any width.
 
-        If it is too wide, a column that has the same value in all rows becomes a line below the table, then
-        ``optional`` columns are left out, then the text of the last column is wrapped, then other text is shortened;
-        lines below the table say so.
+        If the table is too wide, columns that have the same value in all rows become lines below the table, then
+        ``optional`` columns are left out, then the text of the last column is wrapped, then other text is shortened.
+        Lines below the table say so.
         """
         cells = [[_cell(v) for v in row] for row in self.rows]
         shown = [i for i, t in enumerate(self.titles) if t not in self.csv_only]
@@ -86,8 +86,8 @@ class Table:
         return "\n".join(out)
 
     def csv(self) -> str:
-        """All columns in the form of RFC 4180, with a line of titles. Numbers have all their digits; unknown ones are
-        empty."""
+        """The CSV text (RFC 4180) of all columns, with a line of titles. Numbers have all their digits; unknown numbers
+        are empty."""
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
         writer.writerow(self.titles)
@@ -95,7 +95,7 @@ class Table:
         return out.getvalue()
 
 
-#: what a command prints: tables, and lines between them
+#: the parts of a command's text: tables, and lines between them
 Parts = Sequence[Table | str]
 
 
@@ -117,12 +117,12 @@ def lines_of(text: str, width: int | None) -> list[str]:
 
 
 def terminal_width() -> int:
-    """The columns of the terminal; 80 if standard output is none and COLUMNS is not set."""
+    """The number of columns of the terminal; 80 if standard output is no terminal and COLUMNS is not set."""
     return shutil.get_terminal_size((80, 24)).columns
 
 
 def number(value: Any) -> str:
-    """A number with about four digits, without an exponent; ``~`` before a predicted one."""
+    """The text of a number with about four digits, without an exponent; ``~`` precedes a predicted number."""
     if not isinstance(value, (int, float)) or not math.isfinite(value):
         return "-"
     size = abs(value)
@@ -143,7 +143,7 @@ def _cell(value: Any) -> str:
 
 
 def _value(value: Any) -> str:
-    """A cell of CSV."""
+    """The text of a value in CSV."""
     if isinstance(value, float):
         return repr(float(value)) if math.isfinite(value) else ""
     return _cell(value)

@@ -1,4 +1,4 @@
-"""The command task run: computes a matmul-like task on arrays of files."""
+"""The command ``task run``, which computes a matmul-like task on arrays from files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 
 def given_input(name: str, text: str) -> None:
-    """InputError: the text is no NAME=FILE.npy or NAME=NUMBER, or there is no such file."""
+    """Requires the text NAME=FILE.npy or NAME=NUMBER. InputError: ``text`` has another form, or there is no such
+    file."""
     key, equals, value = text.partition("=")
     if not key or not equals or not value:
         raise InputError(f"{name} is {text}; it must be NAME=FILE.npy or NAME=NUMBER")
@@ -76,10 +77,9 @@ def run(
 ) -> Answer:
     """Compute a matmul-like task: an inner operator of your own over pairs of rows and columns. `run` may be left out.
 
-    The text is described in docs/tasks.md. A list of pairs is an array with fields, in the order of (i, j) if it has
-    both. Every output of a task with several is printed. Without inputs, the canonical text is printed, with the types
-    of all inputs.
-    tune, select, emit, check and bench take tasks by --task.
+    The language is described in docs/tasks.md. A list of pairs becomes an array with fields, ordered by (i, j) if it
+    has both. All outputs of a task are printed. Without inputs, the canonical text is printed, with the types of all
+    inputs. tune, select, emit, check and bench take tasks by --task.
     """
     import numpy as np
 
@@ -135,7 +135,7 @@ def run(
 
 
 def _array(x: Any) -> Any:
-    """A result as an array: a list of pairs, or the best values, as one with fields."""
+    """The array of a result. A list of pairs, or of best values, becomes an array with fields."""
     import numpy as np
 
     from ptxgen.api.selection import Selection
@@ -154,14 +154,14 @@ def _array(x: Any) -> Any:
 
 
 def _type_name(x: Any) -> str:
-    """The type of an array, or those of its fields."""
+    """The text with the type of an array, or with the types of its fields."""
     if x.dtype.names is None:
         return str(x.dtype)
     return ", ".join(f"{name} {x.dtype[name]}" for name in x.dtype.names)
 
 
 def _type_of(value: Any) -> str:
-    """The type of an input: of its elements, or of a Python number."""
+    """The type name of an input: the element type of an array, or the type of a Python number."""
     from ptxgen.problem.dtypes import from_numpy
 
     if isinstance(value, int | float):
@@ -170,7 +170,7 @@ def _type_of(value: Any) -> str:
 
 
 def _explanation(program: Program, algebra: bool, fast: bool) -> list[str]:
-    """What kernels compute for a program, in lines."""
+    """The lines that explain what kernels compute for a program."""
     from ptxgen.operations.task.explanation import explanation
 
     return explanation(program, algebra, fast)

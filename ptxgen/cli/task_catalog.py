@@ -1,4 +1,4 @@
-"""The tasks that have stored times or kept texts, and how a command line names one."""
+"""The catalogue of tasks that have stored times, or texts in the disk cache, and how a command line names a task."""
 
 from __future__ import annotations
 
@@ -24,13 +24,14 @@ from ptxgen.tuning.store import tuning_files
 from ptxgen.tuning.store.database import Database
 from ptxgen.tuning.store.measurement import Measurement
 
-LEAST = 4  #: digits that name a task
-KEPT = "kept"  #: the source of a text in the disk cache
+LEAST = 4  #: the least digits of a hash that name a task
+KEPT = "kept"  #: the value of ``TaskRow.source`` for a text in the disk cache
 
 
 @lru_cache(maxsize=64)
 def known_programs(element_type: str) -> Mapping[str, Program]:
-    """The tasks with names, of inputs of one type: semirings, distances, the queries of the paper."""
+    """Name -> program, for the tasks with names: semirings, distances, the queries of Gamut's paper. ``element_type``:
+    the type of all inputs."""
     programs: dict[str, Program] = {}
     for name in SEMIRINGS:
         with suppress(DtypeError):
@@ -44,7 +45,7 @@ def known_programs(element_type: str) -> Mapping[str, Program]:
 
 @lru_cache(maxsize=64)
 def _names(element_type: str) -> dict[str, str]:
-    """By hash: the names of tasks."""
+    """Hash -> name, for the tasks with names."""
     names: dict[str, str] = {}
     for name, program in known_programs(element_type).items():
         names.setdefault(task_hash(program), name)
@@ -53,9 +54,9 @@ def _names(element_type: str) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class TaskRow:
-    """A task. ``program``: with arrays indexed as they are stored; ``hash``: of its text; ``problem``: of extents for
-    which there is a time, ``measured``: it; None: there is none. ``source``: winner or measured (in the database),
-    shipped, or kept."""
+    """A task of the catalogue. ``program``: the program with arrays indexed as they are stored; ``hash``: the hash of
+    the task; ``source``: ``winner`` or ``measured`` (in the database), ``shipped``, or ``kept``; ``problem``: a problem
+    of the task with a stored time, and ``measured``, its measurement; None: there is no time."""
 
     program: Program
     hash: str
@@ -65,12 +66,12 @@ class TaskRow:
 
     @cached_property
     def name(self) -> str:
-        """The name of a known task, or the first digits of the hash."""
+        """The name of the task if it has one, else the first digits of its hash."""
         return _names(self.program.inputs[0].dtype).get(self.hash, "") or self.hash[:SHOWN]
 
     @property
     def as_indexed(self) -> bool:
-        """True if arrays are stored as the text indexes them."""
+        """True if the arrays of the problem are stored as the text indexes them."""
         return self.problem is None or self.problem.layout == roles_of(parse(self.problem.text)).layout
 
     @property
@@ -83,8 +84,8 @@ class TaskRow:
 
 
 def rows(database: Database | None, device: str | None = None) -> list[TaskRow]:
-    """The tasks with a winner or a measurement in the database, or a shipped winner, one row for each problem and
-    device. ``device``: only its rows."""
+    """The rows of the tasks with a winner or a measurement in the database, or a shipped winner: one for each problem
+    and device. ``device``: the only device; None: all devices."""
     known: dict[tuple[str, str, str], TaskRow] = {}
 
     def add(source: str, measurements: Iterator[Measurement]) -> None:
@@ -111,8 +112,8 @@ def _size(p: Task | None) -> tuple[int, ...]:
 
 
 def kept_rows(catalogue: Sequence[TaskRow]) -> list[TaskRow]:
-    """The texts that the disk cache keeps of calls and commands, of tasks that are not in ``catalogue``. Of texts of
-    one task, that with names of a user."""
+    """The rows of tasks that are not in ``catalogue``, but whose texts the disk cache has kept from calls and commands.
+    If a task has several texts, the one with a user's names is taken."""
     known = {row.hash for row in catalogue}
     kept: dict[str, TaskRow] = {}
     for program in kept_programs():
@@ -127,7 +128,7 @@ def kept_rows(catalogue: Sequence[TaskRow]) -> list[TaskRow]:
 
 
 def _has_roles(program: Program) -> bool:
-    """True if the names of a program are those of kernel operands."""
+    """True if the inputs of a program have the names of kernel operands."""
     return roles_of(program).program.inputs == program.inputs
 
 
@@ -151,8 +152,8 @@ def as_stored(p: Task) -> Program:
 
 @dataclass(frozen=True)
 class Named:
-    """A task that a command line names. ``name``: that of a known task, empty: it has none; ``order``: of its inputs in
-    calls; ``rows``: its rows of the catalogue."""
+    """A task that a command line names. ``name``: its name; empty: it has none; ``order``: its inputs in the order of
+    arguments; ``rows``: its rows of the catalogue."""
 
     program: Program
     name: str
@@ -161,9 +162,10 @@ class Named:
 
 
 def of_text(text: str, types: Mapping[str, str], default: str | None) -> tuple[Program, tuple[str, ...]]:
-    """The tuple (the program of a text, or of the file that has it, its inputs in the order of calls). ``types``: of
-    inputs that the text does not declare, ``default``: of others, None: they have none. InputError: a type is of no
-    input, there is no such file; TaskError: a type is missing."""
+    """The program of a text, or of a file with the text, and the names of its inputs in the order of arguments.
+    ``types``: types of inputs that the text does not declare; ``default``: the type of all others; None: there is no
+    default. InputError: ``types`` has a name that is no input, or there is no such file. TaskError: a type is
+    missing."""
     text = str(Task.checked_fields({"text": text})["text"])
     ranks = input_ranks(text)
     for name in types:
@@ -176,8 +178,8 @@ def of_text(text: str, types: Mapping[str, str], default: str | None) -> tuple[P
 def named(
     word: str, catalogue: Sequence[TaskRow], dtype: str | None = None, types: Mapping[str, str] | None = None
 ) -> Named:
-    """The task with this name or hash, or the text of the file with this name. ``dtype``: the type of the inputs of a
-    name; ``types``: as of ``of_text``. InputError: there is none, or there are several."""
+    """The task with the name or hash ``word``, or the task in the file ``word``. ``dtype``: the type of the inputs of a
+    task with a name; ``types``: as in ``of_text``. InputError: there is no such task, or there are several."""
     if Path(word).is_file():
         return with_rows(*of_text(word, types or {}, dtype), catalogue)
     known = known_programs(dtype or "f32").get(word)
@@ -207,18 +209,19 @@ def is_hash(word: str) -> bool:
 
 
 def _matching(word: str, catalogue: Sequence[TaskRow], dtype: str | None) -> list[TaskRow]:
-    """The rows with a name, or a hash. ``dtype``: of their first input."""
+    """The rows with the name ``word``, or with a hash that begins with it. ``dtype``: the type of the first input;
+    None: any."""
     matches = [row for row in catalogue if row.name == word or (is_hash(word) and row.hash.startswith(word))]
     return [row for row in matches if dtype in (None, row.program.inputs[0].dtype)]
 
 
 def with_rows(program: Program, order: tuple[str, ...], catalogue: Sequence[TaskRow]) -> Named:
-    """A task of a text, with its rows."""
+    """The task of a program, with its rows of the catalogue."""
     own = task_hash(program)
     return Named(program, "", order, [row for row in catalogue if row.hash == own])
 
 
 def body(program: Program) -> str:
-    """The canonical text without the types of inputs."""
+    """The canonical text of a program without the declarations of inputs."""
     text = canonical(program)
     return text[text.index("where(") :]

@@ -1,4 +1,4 @@
-"""The commands task list, task show and task export."""
+"""The commands ``task list``, ``task show`` and ``task export``."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 
 def given_type(name: str, text: str) -> None:
-    """InputError: the text is no NAME=TYPE."""
+    """Requires the text NAME=TYPE. InputError: ``text`` has another form."""
     key, equals, value = text.partition("=")
     if not key or not equals or not value:
         raise InputError(f"{name} is {text}; it must be NAME=TYPE, as P=f16")
 
 
 TYPE = Check(given_type)
-SHORT = 60  #: characters of texts in tables
+SHORT = 60  #: the most characters of a task's text in tables
 DtypeOption = Annotated[str | None, typer.Option(help="Type of the inputs that have none.")]
 DeviceOption = Annotated[str | None, typer.Option(help="List only results of this device.")]
 ShapeOption = Annotated[
@@ -56,8 +56,8 @@ def list_(
 ) -> Answer:
     """Print the tasks that have stored times.
 
-    One row for each task, extents and device: winners and measurements of the database, and shipped winners. The name
-    is that of a known task, else the beginning of its hash, which is the same for texts that differ in names alone.
+    Prints one row for each task, extents and device: winners and measurements in the database, and shipped winners. The
+    name is that of a known task, else the beginning of the hash, which is the same for texts that differ only in names.
     task show and task export take both.
     """
     from ptxgen.cli import task_catalog
@@ -91,7 +91,7 @@ def list_(
 
 
 def _fields(row: TaskRow) -> dict[str, Any]:
-    """A row of the catalogue in a document."""
+    """The JSON of a row of the catalogue."""
     from ptxgen.cli.task_catalog import body
     from ptxgen.operations.task.language.canonical import canonical
 
@@ -199,7 +199,7 @@ def _stored_fields(row: TaskRow) -> dict[str, Any]:
 
 
 def _chosen_fields(p: Task, on: Device, database: Database | None, what: str) -> dict[str, Any]:
-    """A row of ``task show`` with the configuration of selection. ``what``: words before the extents."""
+    """The JSON of a row of ``task show`` with the selected configuration. ``what``: words before the extents."""
     from ptxgen.tuning import selection
 
     selected = selection.require(p, on, database)[0]
@@ -220,7 +220,7 @@ def _problem_fields(p: Task, what: str = "") -> dict[str, Any]:
 
 
 def _kernels(p: Task, config: Any, on: Device) -> list[str]:
-    """The kernels of a configuration, by name and digest. Empty: this version does not generate them."""
+    """The names and digests of a configuration's kernels. Empty: this version does not generate the kernels."""
     from ptxgen.codegen.render import render
     from ptxgen.errors import PtxgenError
     from ptxgen.families.plan_factory import plan_for
@@ -236,7 +236,7 @@ def _kernels(p: Task, config: Any, on: Device) -> list[str]:
 
 
 def _extents(text: str) -> tuple[int, int, int]:
-    """M, N and K of a shape word. ShapeError: it is none."""
+    """The extents M, N and K in ``text``, as 512x512x64. ShapeError: ``text`` is no shape."""
     from ptxgen.operations.task.problem import Task
 
     extents = Task.read_shape(text)
@@ -252,8 +252,8 @@ def _functions(task: Named, name: str, output: str | None = None, **options: Any
 def _problems(
     functions: Sequence[TaskInC], extents: Sequence[tuple[int, int, int]], groups: str
 ) -> dict[TaskInC, list[Task]]:
-    """The problems of the functions of a task. ``groups``: of those that have groups. ShapeError: it is missing, or
-    none has them."""
+    """C function -> its problems. ``extents``: M, N, K of each problem; ``groups``: the groups of functions whose
+    output is grouped. ShapeError: ``groups`` is missing, or no output is grouped."""
     any_grouped = any(f.grouped for f in functions)
     return {f: [f.problem(*x, groups if f.grouped or not any_grouped else "") for x in extents] for f in functions}
 
@@ -307,9 +307,9 @@ def export(
 ) -> Answer:
     """Export tasks for C programs.
 
-    Writes cubins, a manifest, and a C library with a function ptxgen_task_NAME for each task, or for each output of one
-    with several. Kernels are chosen for the extents of --shape, or for all extents with stored times on the device;
-    most of them serve other extents, too. Needs no GPU: use --device h200.
+    Writes cubins, a manifest, and a C library with a function ptxgen_task_NAME for each task, or for each output of a
+    task with several. Kernels are chosen for the extents of --shape, or for all extents with stored times on the
+    device; most kernels also serve other extents. Needs no GPU: use --device h200.
     """
     from ptxgen.cli import task_catalog
     from ptxgen.cli.export import exported
@@ -335,8 +335,8 @@ def export(
 
 
 def _stored_extents(task: Named, device: str) -> list[tuple[int, int, int]]:
-    """The extents of stored results on a device, with arrays that are stored as the program indexes them. InputError:
-    there are none."""
+    """The extents for which there are stored results on a device, with arrays stored as the program indexes them.
+    InputError: there are none."""
     from ptxgen.operations.task.roles import roles_of
 
     layout = roles_of(task.program).layout

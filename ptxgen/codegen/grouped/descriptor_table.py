@@ -151,8 +151,8 @@ class DescriptorTable:
 
     @cached_property
     def offsets_after_header(self) -> dict[str, int]:
-        """Name of a field or epilogue operand -> its offset from the start of the table, in a table of one descriptor
-        without first tiles."""
+        """Name of a field or epilogue operand -> its offset in a descriptor plus ``HEADER``, for a pointer to a
+        descriptor that lacks the bytes of the header."""
         return {name: HEADER + at for name, at in self.offsets.items()}
 
     @property

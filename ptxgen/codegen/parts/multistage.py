@@ -541,8 +541,8 @@ class MultistageMainloop(Part):
 
     @cached_property
     def skips(self) -> dict[tuple[str, bool], list[str]]:
-        """(Name of the operand, True for the first stage, which holds the remainder of K) -> the ``skip`` predicate of
-        each load."""
+        """The ``skip`` predicate of each load. The key is (name of the operand, True for the first stage, which holds
+        the remainder of K)."""
         return {
             (x.name, first): [self.skip(x, load, first) for load in x.loads]
             for x in self.operands
@@ -551,8 +551,8 @@ class MultistageMainloop(Part):
 
     @cached_property
     def copy_operands(self) -> dict[tuple[str, bool], list[str]]:
-        """(Name of the operand, True for the first stage) -> the last operands of each cp.async: its bytes, and the
-        predicate that skips it."""
+        """The last operands of each cp.async: its bytes, and the predicate that skips it. The keys are those of
+        ``skips``."""
         return {
             key: [", ".join([str(x.copy_bytes), *([skip] if skip else [])]) for skip in self.skips[key]]
             for x in self.operands
