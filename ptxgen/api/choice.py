@@ -35,7 +35,8 @@ def choose(problem: Problem, on: Driver) -> Config | None:
         like = "" if selected.problem == problem else f", as {selected.problem.key()}"
         line = f"{selected.config} ({selected.source}{time}{like})"
         if selected.vendor is not None and settings.settings().vendor == "auto":
-            line = f"{selected.vendor.version} (measured {selected.vendor.us:.1f} µs), faster than {line}"
+            how = "predicted" if selected.vendor.predicted else "measured"
+            line = f"{selected.vendor.version} ({how} {selected.vendor.us:.1f} µs), faster than {line}"
         print(f"ptxgen: {problem.key()}: {line}", file=sys.stderr, flush=True)
     return None if selected is None else selected.config
 

@@ -1,4 +1,5 @@
-"""Launches of a vendor's library in place of a kernel, where tuning measured that it is faster."""
+"""Launches of a vendor's library in place of a kernel, where it was measured or is predicted to be
+faster."""
 
 from __future__ import annotations
 
@@ -19,6 +20,7 @@ from ptxgen.problem.registry import Problem
 from ptxgen.runtime.driver import Driver
 from ptxgen.runtime.packed_step import Addresses
 from ptxgen.runtime.runner import Runner
+from ptxgen.tuning.choice.vendor import may_be_faster
 
 _log = logging.getLogger(__name__)
 _log.addHandler(logging.NullHandler())
@@ -44,10 +46,8 @@ def require_mode(vendor: str | None) -> str:
 @lru_cache(maxsize=launches.MAX_CALLS)
 def faster(problem: Problem, on: Driver) -> FasterVendor | None:
     """The vendor's kernel for a problem; None: ptxgen's is as fast, or the library cannot be used any more."""
-    library, database = vendor_of(problem, on.clock), choice.database()
-    if library is None or library.calls is None or database is None:
-        return None
-    if database.vendor(problem, on.device.name, on.clock) is None:
+    library = vendor_of(problem, on.clock)
+    if library is None or library.calls is None or not may_be_faster(problem, on.device, choice.database()):
         return None
     selected = choice.chosen(problem, on)
     theirs = None if selected is None else selected.vendor

@@ -35,7 +35,13 @@ PERCEPTRONS = Check(perceptrons_available)
 LEAST_PROBLEMS = 1_000  #: the least problems of a comparison of regressors, so that enough are held out
 
 
-@command(model, "train", "--device h200 --out models", "--device h200 --also h100 --folder tuning_db --out models")
+@command(
+    model,
+    "train",
+    "--device h200 --out models",
+    "--device h200 --also h100 --folder tuning_db --out models",
+    "--vendor --device h200",
+)
 def train(
     options: DatabaseOptions,
     device: Annotated[str, typer.Option(help="The device that the model is for.")] = "h200",
@@ -62,12 +68,20 @@ def train(
             help="Train the model of one operation, in the folder <device>/NAME. [default: of all others]",
         ),
     ] = None,
+    vendor: Annotated[
+        bool,
+        typer.Option(
+            "--vendor", help="Train the models of vendors' libraries, on <device>/vendor*.jsonl.xz, in vendor.json.xz."
+        ),
+    ] = False,
 ) -> Answer:
     """Train the model on the measurements of one device or of several.
 
     With --also, facts of the device are features, and one model serves all of these devices. The same measurements give
     the same trees. Takes minutes, and needs no GPU. select uses the model of the default folder. If no measurements of
-    a device ship, those in the database are used.
+    a device ship, those in the database are used. --vendor trains
+    models of the time of vendors' libraries in place of it, in seconds: calls use a library where it is predicted to be
+    faster by more than the error.
     """
     import json
 
@@ -82,6 +96,10 @@ def train(
     from ptxgen.tuning.model.model import Model
     from ptxgen.tuning.store import tuning_files
 
+    if vendor:
+        if also or operation is not None:
+            raise InputError("vendor is given; it takes one device, and neither also nor operation")
+        return _train_vendor(device_named(device), folder, out or models_folder(options.path))
     part = "" if operation is None else operation_named(operation).name
     names = [device, *(also or ())]
     if len(set(names)) < len(names):
@@ -126,6 +144,40 @@ def train(
         f"{written}: trained on {trained.rows} measurements of {trained.problems} problems on {', '.join(names)},"
         f" {trained.skipped} skipped; digest {document['digest']}",
     )
+
+
+def _train_vendor(device: Device, folder: Path | None, out: Path) -> Answer:
+    """Trains the models of vendors' libraries. InputError: too few times of libraries are known."""
+    from ptxgen.errors import InputError
+    from ptxgen.tuning.model import vendor_model
+    from ptxgen.tuning.store import vendor_files
+
+    files = vendor_files.files(device.name, folder)
+    headers, rows = [], []
+    for path in files:
+        header, some = vendor_files.read(path)
+        headers.append(header)
+        rows += some
+    models = vendor_model.train(rows, device)
+    if not models:
+        named = ", ".join(path.name for path in files) or "no file"
+        raise InputError(
+            f"device is {device.name}; {named} has {len(rows)} times of vendors' libraries; a model needs"
+            f" {vendor_model.FEW} of one arithmetic, and model vendor measures some"
+        )
+    written = out / device.name / vendor_model.FILE
+    commits, commands = [h.commit for h in headers if h.commit], [h.command for h in headers if h.command]
+    vendor_model.write(written, device.name, models, commits, commands)
+    facts = {
+        name: {"library": m.library, "versions": m.versions, "rows": m.rows, "error": m.error, "margins": m.margins}
+        for name, m in models.items()
+    }
+    document = {"command": "model train", "devices": [device.name], "file": written, "models": facts}
+    lines = [f"{written}: trained on {len(rows)} times of {', '.join(path.name for path in files)}"]
+    for name, m in models.items():
+        percents = ", ".join(f"{each} {2**margin - 1:.0%}" for each, margin in m.margins.items())
+        lines.append(f"{name}: {m.rows} times; 9 of 10 held-out ones exceed their prediction by at most: {percents}")
+    return Answer(document, "\n".join(lines))
 
 
 def _stored(options: DatabaseOptions, device: str, error: InputError) -> list[Measurement]:

@@ -100,7 +100,7 @@ def vendor_fields(vendor: Any, ours: Any) -> Document | None:
     from ptxgen.tuning.choice.vendor import is_faster
 
     faster = ours is not None and is_faster(vendor, ours)
-    return {"version": vendor.version, "us": _known(vendor.us), "faster": faster}
+    return {"version": vendor.version, "us": _known(vendor.us), "faster": faster, "predicted": vendor.predicted}
 
 
 def exhaustive_fields(case: Case, search: Any) -> Document:
@@ -324,7 +324,8 @@ def select_text(document: Document) -> Parts:
 
 def _vendor_note(vendor: Document) -> str:
     """The note that calls use the vendor's library in place of the configuration."""
-    return f"calls use {vendor['version']}, measured {vendor['us']:.2f} µs, unless vendor is never"
+    how = "predicted" if vendor["predicted"] else "measured"
+    return f"calls use {vendor['version']}, {how} {vendor['us']:.2f} µs, unless vendor is never"
 
 
 @by_operation

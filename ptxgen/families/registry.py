@@ -170,6 +170,23 @@ def function_in(module: str, name: str) -> Callable[..., Any]:
     return lambda *arguments: getattr(import_module(module), name)(*arguments)
 
 
+class _Deferred:
+    """A module in place of which this object stands until a name in it is read."""
+
+    def __init__(self, module: str) -> None:
+        self._module = module
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(import_module(self._module), name)
+
+
+def module(name: str) -> Any:
+    """A module that is imported when a name in it is first read: a shipped winner needs no performance model."""
+    return _Deferred(name)
+
+
 #: capabilities of families that multiply matrices and store tiles of C
 STORES_PRODUCTS = frozenset(("plus_times", "store_tile", "strided_output"))
 #: capabilities of families that load and store single elements, through offset tables or not

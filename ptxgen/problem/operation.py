@@ -81,11 +81,14 @@ class VendorCalls:
     is missing; ``search(driver, problem, sets, timing)``: finds the fastest algorithm on these operand sets and returns
     a text that names it, or raises LaunchError if the library cannot compute the problem; ``kernel(driver, problem,
     text)``: the algorithm that ``text`` names; for ``HEURISTIC``, the algorithm that the library's heuristic ranks
-    first."""
+    first; ``features``: features of problems, besides those of what kernels compute, by which its time is predicted;
+    ``computes(problem)``: False if calls never use the library for the problem."""
 
     version: Callable[[], str | None]
     search: Callable[[Any, Any, Sequence[Mapping[str, int]], Any], str]
     kernel: Callable[[Any, Any, str], VendorKernel]
+    features: Mapping[str, Callable[[Any], float]] = field(default_factory=dict)
+    computes: Callable[[Any], bool] = lambda problem: True
 
 
 @dataclass(frozen=True)
@@ -364,11 +367,12 @@ def operations() -> list[Operation]:
 
 def vendor_of(problem: ProblemBase, clock: str) -> Baseline | None:
     """The vendor's library that calls may use for ``problem`` on a device with clock ``clock`` (``hardware`` or
-    ``model``). None: there is none, or the problem must be deterministic, which no library promises."""
+    ``model``). None: there is none for it, or the problem must be deterministic, which no library promises."""
     if problem.deterministic:
         return None
     baselines = operation_of(problem).baselines.values()
-    return next((b for b in baselines if b.calls is not None and (clock == "hardware" or b.emulated)), None)
+    there = (b for b in baselines if clock == "hardware" or b.emulated)
+    return next((b for b in there if b.calls is not None and b.calls.computes(problem)), None)
 
 
 def by_name(*suites: Suite) -> dict[str, Suite]:

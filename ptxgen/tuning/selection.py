@@ -19,12 +19,11 @@ from ptxgen.problem.base import COMPUTE_MODES
 from ptxgen.problem.device import DEVICES, Device
 from ptxgen.problem.registry import Problem
 from ptxgen.settings import OBJECTIVES, settings
-from ptxgen.tuning.choice.models import model_folder, model_from
 from ptxgen.tuning.choice.sources import SOURCES, Request, StoredWinner, first_choices
-from ptxgen.tuning.choice.vendor import faster_vendor
+from ptxgen.tuning.choice.vendor import Faster, faster_vendor
 from ptxgen.tuning.store import tuning_files
 from ptxgen.tuning.store.database import Database
-from ptxgen.tuning.store.measurement import ENERGY, VendorMeasurement
+from ptxgen.tuning.store.measurement import ENERGY
 
 
 @dataclass(frozen=True)
@@ -34,15 +33,15 @@ class Selection:
     configuration without a stored time), ``model`` (the choice of the trained model), ``analytic`` (the choice of the
     performance model, without measurements of this device), or ``given`` (by the user). ``us``: measured or predicted
     microseconds, NaN: unknown. ``scaled_from``: another device whose winners or model were used, because this device
-    has few measurements; the time is scaled by the facts of both devices. ``vendor``: the measurement of the vendor's
-    library, if the library is faster: calls use the library in place of the configuration where they may."""
+    has few measurements; the time is scaled by the facts of both devices. ``vendor``: the vendor's library, if it
+    was measured or is predicted to be faster: calls use the library in place of the configuration where they may."""
 
     problem: Problem
     config: Config
     origin: str
     us: float = math.nan
     scaled_from: str = ""
-    vendor: VendorMeasurement | None = None
+    vendor: Faster | None = None
 
     @property
     def predicted(self) -> bool:
@@ -73,8 +72,8 @@ def select(
     least = settings().objective if objective is None else word("objective", objective, OBJECTIVES)
     request = Request(problem, lower(problem), device, database, k, use_winners, use_model, least)
     selected = [Selection(problem, *choice) for choice in first_choices(SOURCES, request)]
-    if selected and selected[0].origin == "winner":
-        selected[0] = replace(selected[0], vendor=faster_vendor(problem, device, database))
+    if selected and use_winners and not use_model:
+        selected[0] = replace(selected[0], vendor=faster_vendor(problem, device, database, selected[0]))
     return selected
 
 
@@ -96,6 +95,8 @@ class ExhaustiveSearch:
 def exhaustive(problem: Problem, device: Device, database: Database | None = None, k: int = 1) -> ExhaustiveSearch:
     """Ranks every legal configuration by the model, and compares this with the search, which ranks representatives.
     ConfigError: no configuration is legal."""
+    from ptxgen.tuning.choice.models import model_from  # a shipped winner needs no model
+
     model = model_from(device, Request(problem, lower(problem), device, database).own_model)
     times = [time.perf_counter()]
     searched = model.search(problem, device, k)
@@ -162,6 +163,9 @@ def state_digest(device: Device, database: Database | None = None) -> str:
     state = hashlib.sha256(
         f"{device} {file_digests.of_package()} {settings().winograd} {settings().objective}".encode()
     )
+    from ptxgen.tuning.choice.models import model_folder
+    from ptxgen.tuning.model import vendor_model
+
     roots = [tuning_files.model_path("any").parent.parent]
     if database is not None:
         roots.append(model_folder(database, "any").parent)
@@ -169,7 +173,7 @@ def state_digest(device: Device, database: Database | None = None) -> str:
             state.update(f"{m.problem.key()} | {m.config.full_text()} | {m.digest} | {m.environment.clock}\n".encode())
         if settings().objective == "energy":
             state.update("\n".join(map(repr, database.measurements(device=device.name, purpose=ENERGY))).encode())
-    state.update(file_digests.of_tree(roots, (".txt", tuning_files.MODEL)).encode())
+    state.update(file_digests.of_tree(roots, (".txt", tuning_files.MODEL, vendor_model.FILE)).encode())
     return state.hexdigest()[:16]
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import lzma
+import math
 from collections import OrderedDict
 from dataclasses import replace
 from pathlib import Path
@@ -13,27 +15,34 @@ import pytest
 
 import ptxgen
 from ptxgen.api import choice, drivers, first_call, launches, runners, vendor_calls
+from ptxgen.cli import report
+from ptxgen.cli.model import _train_vendor
 from ptxgen.codegen.config.config import parse_config
-from ptxgen.errors import CorruptError, InputError
+from ptxgen.errors import CorruptError, DatabaseError, InputError
 from ptxgen.operations.conv.problem import Conv
 from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.problem.device import device
 from ptxgen.runtime.emulated import EmulatedDriver
 from ptxgen.tuning import selection
+from ptxgen.tuning.choice.vendor import PredictedVendor, faster_vendor
 from ptxgen.tuning.collect import vendor_times
 from ptxgen.tuning.collect.collect import MeasuringProcesses
 from ptxgen.tuning.deadline import Deadline
 from ptxgen.tuning.measure.bench import SEARCH_TIMING, Bench
+from ptxgen.tuning.model import vendor_model
+from ptxgen.tuning.model.vendor_model import VendorModel
 from ptxgen.tuning.search import first_use, tuner
 from ptxgen.tuning.search.gain import ProblemQueue
 from ptxgen.tuning.store import vendor_files
 from ptxgen.tuning.store.database import Database
 from ptxgen.tuning.store.exchange import Header
 from ptxgen.tuning.store.measurement import VendorMeasurement, vendor_from_dict
+from ptxgen.tuning.store.vendor_files import VendorTime
 from tests.plugins import fake_vendor
 
 FAST, SLOW = map(parse_config, (fake_vendor.FAST, fake_vendor.SLOW))
 P = Gemm(32, 48, 16)
+EMULATED = device("emulated")
 X = np.arange(32 * 16, dtype=np.float32).reshape(32, 16) % 7
 Y = np.arange(16 * 48, dtype=np.float32).reshape(16, 48) % 5
 
@@ -201,8 +210,120 @@ def test_times_of_heuristics_are_collected_and_read_again(tmp_path: Path) -> Non
         vendor_files.read(file)
 
 
-def test_validation_files_have_times_of_heuristics(tmp_path: Path) -> None:
-    [path, *_] = vendor_files.files("h200")
-    header, rows = vendor_files.read(path)
+def test_shipped_files_have_times_of_heuristics() -> None:
+    *collected, validation = vendor_files.files("h200")
+    header, rows = vendor_files.read(validation)
     assert header.device == "h200"
     assert {(row.problem.operation, row.library, row.version) for row in rows} == {("gemm", "cublas", "")}
+    for path in collected:
+        header, rows = vendor_files.read(path)
+        assert header.command.startswith("ptxgen model vendor ")
+        assert {(row.problem.operation, row.library) for row in rows} == {("gemm", "cublas"), ("conv", "cudnn")}
+
+
+@pytest.fixture(scope="module")
+def predicting() -> dict[str, VendorModel]:
+    """The models of a library that takes 2 µs for every product of f32."""
+    fake_vendor.register()
+    extents = [(m, n, k) for m in (8, 16, 32, 64) for n in (16, 48, 80) for k in (8, 16, 24, 40)]
+    rows = [VendorTime(Gemm(*shape), "fake", "Fake 1.0", 2.0) for shape in extents]
+    models = vendor_model.train([*rows, VendorTime(Gemm(8, 8, 8, dtype="f64"), "fake", "Fake 1.0", 2.0)], EMULATED)
+    fake_vendor.unregister()
+    return models
+
+
+def predicted(models: dict[str, VendorModel], path: Path, ours: Any = SLOW) -> float:
+    """Stores the models beside the database, and a winner; returns its time."""
+    vendor_model.write(path.with_name("tuning-models") / "emulated" / vendor_model.FILE, "emulated", models, (), ())
+    winner = Bench(EmulatedDriver()).measure(P, ours)
+    with Database(path) as database:
+        database.set_winner(winner)
+    return winner.us
+
+
+def test_calls_use_the_library_where_it_is_predicted_to_be_faster(
+    path: Path, predicting: dict[str, VendorModel], monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    us = predicted(predicting, path)
+    monkeypatch.setenv("PTXGEN_LOG", "select")
+    assert us > 3
+    for options, count in (({}, 1), ({"vendor": "never"}, 0), ({"deterministic": True}, 0)):
+        np.testing.assert_array_equal(ptxgen.gemm(X, Y, **options), (X.astype(np.float64) @ Y).astype(np.float32))
+        assert fakes() == count, options
+    line = "ptxgen: gemm 32,48,16 NN f32: Fake 1.0 (predicted 2.0 µs), faster than family=simt"
+    assert line in capsys.readouterr().err
+    [chosen] = selection.select(P, EMULATED, choice.database())
+    assert isinstance(chosen.vendor, PredictedVendor)
+    assert chosen.vendor.us <= chosen.vendor.most_us < us
+    assert report.vendor_fields(chosen.vendor, chosen) == {
+        "version": "Fake 1.0",
+        "us": chosen.vendor.us,
+        "faster": True,
+        "predicted": True,
+    }
+
+
+def test_predictions_yield_to_their_margin_to_measurements_and_to_other_versions(
+    path: Path, predicting: dict[str, VendorModel], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    us = predicted(predicting, path)
+    [ours] = selection.select(P, EMULATED, choice.database())
+    model = predicting["gemm"]
+    assert 2 * 2 ** model.margins["f32"] < us
+    assert set(model.margins) == {"f32"}  # one time of f64 is too few
+    for changed in (
+        {"margins": {"f32": 8.0}},  # nine of ten problems may take 512 µs
+        {"margins": {"f64": 0.0}},
+        {"versions": ("Fake 2.1",)},
+        {"library": "cublas"},
+        {"names": (*model.names[:-1], "other")},
+    ):
+        predicted({"gemm": replace(model, **changed)}, path)
+        assert selection.select(P, EMULATED, choice.database())[0].vendor is None, changed
+    predicted(predicting, path)
+    assert faster_vendor(P, EMULATED, choice.database(), ours) is not None
+    for other in ({"origin": "analytic"}, {"origin": "seed", "us": math.nan}, {"scaled_from": "h100"}, {"us": 2.0}):
+        assert faster_vendor(P, EMULATED, choice.database(), replace(ours, **other)) is None, other
+    assert faster_vendor(replace(P, epilogue="relu"), EMULATED, choice.database(), ours) is None
+    monkeypatch.setenv("FAKE_VENDOR", "")  # it is missing
+    assert faster_vendor(P, EMULATED, choice.database(), ours) is None
+    monkeypatch.setenv("FAKE_VENDOR", "Fake 1.9")
+    assert faster_vendor(P, EMULATED, choice.database(), ours) is not None
+    monkeypatch.setenv("FAKE_VENDOR", "Fake 1.0")
+    theirs = replace(measured(), samples=(us,))  # both were measured: they are equally fast
+    with Database(path) as database:
+        database.add_vendor(replace(theirs, created=0.0))
+    assert selection.select(P, EMULATED, choice.database())[0].vendor is None
+
+
+def test_damaged_models_of_libraries_are_skipped(path: Path, predicting: dict[str, VendorModel], caplog: Any) -> None:
+    predicted(predicting, path)
+    file = path.with_name("tuning-models") / "emulated" / vendor_model.FILE
+    again = file.read_bytes()
+    predicted(predicting, path)
+    assert file.read_bytes() == again
+    loaded = vendor_model.load(file.parent)
+    assert not isinstance(loaded, DatabaseError)
+    assert loaded["gemm"].predict(P, EMULATED) == predicting["gemm"].predict(P, EMULATED)
+    content = json.loads(lzma.decompress(again))
+    tree = content["models"]["gemm"]["forest"]["trees"][0]
+    for damage, why in ((lambda: tree[0].__setitem__(0, 0), "a child before its parent"), (content.clear, "KeyError")):
+        damage()
+        file.write_bytes(lzma.compress(json.dumps(content).encode()))
+        vendor_model._load.cache_clear()
+        assert selection.select(P, EMULATED, choice.database())[0].vendor is None
+        assert why in caplog.text
+
+
+def test_model_train_needs_times_of_the_library(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="device is t4; no file has 0 times of vendors' libraries; a model needs 40"):
+        _train_vendor(device("t4"), None, tmp_path)
+
+
+def test_shipped_predictions_are_trained_on_shipped_times() -> None:
+    models = vendor_model.load(vendor_files.files("h200")[0].parent)
+    assert not isinstance(models, DatabaseError)
+    made = models["gemm"].predict(Gemm(4096, 4096, 4096, dtype="f16"), device("h200"))
+    assert made is not None
+    assert 100 < made.us < 400
+    assert 0 < made.margin < 1

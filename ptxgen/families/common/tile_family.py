@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from ptxgen.codegen.config.axes import SPLIT_WORKSPACE
 from ptxgen.codegen.geometry import ThreadLoadGeometry, TileGeometry
 from ptxgen.families.common.feature_values import log
-from ptxgen.families.common.perf_blocks import Work
 from ptxgen.families.registry import Family
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
+
+if TYPE_CHECKING:
+    from ptxgen.families.common.perf_blocks import Work
 
 
 def thread_tile(p: KernelProblem, c: Any, g: ThreadLoadGeometry) -> tuple[Any, Any, Any, Any, Any]:

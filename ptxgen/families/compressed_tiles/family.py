@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ptxgen.families.compressed_tiles import axes, perf_model, rules
+from ptxgen.families.compressed_tiles import axes, rules
 from ptxgen.families.compressed_tiles.candidates import CompressedTilesSpace
 from ptxgen.families.compressed_tiles.geometry import geometry
-from ptxgen.families.registry import Family, class_in, function_in
+from ptxgen.families.registry import Family, class_in, function_in, module
 
 FAMILY = Family(
     name="compressed_tiles",
@@ -13,7 +13,7 @@ FAMILY = Family(
     geometry=geometry,
     rules=rules.RULES,
     candidates=CompressedTilesSpace(),
-    model=perf_model,
+    model=module("ptxgen.families.compressed_tiles.perf_model"),
     plan=class_in("ptxgen.families.compressed_tiles.plan", "CompressedTilesPlan"),
     preparations=function_in("ptxgen.families.compressed_tiles.plan", "preparations_of"),
     preparation_axes=("tile_index",),

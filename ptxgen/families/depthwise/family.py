@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ptxgen.codegen.config.config import Config, parse_config
-from ptxgen.families.common import perf_costs
 from ptxgen.families.common.tile_family import TileFamily
-from ptxgen.families.depthwise import axes, perf_model, rules
+from ptxgen.families.depthwise import axes, rules
 from ptxgen.families.depthwise.candidates import DepthwiseSpace
 from ptxgen.families.depthwise.geometry import DepthwiseGeometry, geometry
-from ptxgen.families.registry import Probe
+from ptxgen.families.registry import Probe, function_in, module
 from ptxgen.lowering.depthwise_strips import strips
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.lowering.lower import lower
@@ -59,8 +58,8 @@ FAMILY = TileFamily(
     geometry=geometry,
     rules=rules.RULES,
     candidates=DepthwiseSpace(),
-    model=perf_model,
-    rate=perf_costs.fma_rate,
+    model=module("ptxgen.families.depthwise.perf_model"),
+    rate=function_in("ptxgen.families.common.perf_costs", "fma_rate"),
     issuer_tile=_issuer_tile,
     thread_products=_thread_products,
     plan=_plan,

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from ptxgen.codegen.config.config import parse_config
 from ptxgen.codegen.vectorized import WARP
-from ptxgen.families.common import perf_costs, perf_grouped
 from ptxgen.families.common.tile_family import TileFamily, thread_products
-from ptxgen.families.mma import axes, perf_model, rules
+from ptxgen.families.mma import axes, rules
 from ptxgen.families.mma.candidates import MmaSpace
 from ptxgen.families.mma.geometry import counts, geometry
-from ptxgen.families.registry import LOOPS_OVER_ITEMS, READS_ELEMENTS, Probe, class_in
+from ptxgen.families.registry import LOOPS_OVER_ITEMS, READS_ELEMENTS, Probe, class_in, function_in, module
 from ptxgen.lowering.strided import matrix_product
 
 
@@ -31,8 +30,8 @@ FAMILY = TileFamily(
     counts=counts,
     rules=rules.RULES,
     candidates=MmaSpace(),
-    model=perf_model,
-    rate=perf_costs.mma_rate,
+    model=module("ptxgen.families.mma.perf_model"),
+    rate=function_in("ptxgen.families.common.perf_costs", "mma_rate"),
     thread_products=lambda c: thread_products(c) // WARP,
     plan=class_in("ptxgen.families.mma.plan", "MmaPlan"),
     provides=READS_ELEMENTS
@@ -50,7 +49,7 @@ FAMILY = TileFamily(
         "aggregate",
         "scatter",
     },
-    grouped_model=perf_grouped,
+    grouped_model=module("ptxgen.families.common.perf_grouped"),
     probes=_probes,
     instructions=("mma.sync",),
 )

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ptxgen.families.private_groups import axes, perf_model, rules
+from ptxgen.families.private_groups import axes, rules
 from ptxgen.families.private_groups.candidates import PrivateGroupsSpace
 from ptxgen.families.private_groups.geometry import geometry
-from ptxgen.families.registry import Family, class_in
+from ptxgen.families.registry import Family, class_in, module
 
 FAMILY = Family(
     name="private_groups",
@@ -13,7 +13,7 @@ FAMILY = Family(
     geometry=geometry,
     rules=rules.RULES,
     candidates=PrivateGroupsSpace(),
-    model=perf_model,
+    model=module("ptxgen.families.private_groups.perf_model"),
     plan=class_in("ptxgen.families.private_groups.plan", "PrivateGroupsPlan"),
     provides=frozenset(("plus_times", "strided", "strided_output", "element_groups")),
     instructions=(),

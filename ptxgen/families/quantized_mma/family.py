@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from ptxgen.families.common.tile_family import TileFamily
-from ptxgen.families.quantized_mma import axes, perf_model, rules
+from ptxgen.families.quantized_mma import axes, rules
 from ptxgen.families.quantized_mma.candidates import QuantizedMmaSpace
 from ptxgen.families.quantized_mma.geometry import counts, geometry
-from ptxgen.families.registry import STORES_PRODUCTS, class_in
+from ptxgen.families.registry import STORES_PRODUCTS, class_in, function_in, module
 
 
 def _thread_products(c: Any) -> Any:
@@ -23,8 +23,8 @@ FAMILY = TileFamily(
     counts=counts,
     rules=rules.RULES,
     candidates=QuantizedMmaSpace(),
-    model=perf_model,
-    rate=perf_model.rate,
+    model=module("ptxgen.families.quantized_mma.perf_model"),
+    rate=function_in("ptxgen.families.quantized_mma.perf_model", "rate"),
     thread_products=_thread_products,
     plan=class_in("ptxgen.families.quantized_mma.plan", "QuantizedMmaPlan"),
     provides=STORES_PRODUCTS | {"strided", "quantized_rows", "store_gated"},

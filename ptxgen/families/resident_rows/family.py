@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ptxgen.families.registry import Family, class_in
-from ptxgen.families.resident_rows import axes, perf_model, rules
+from ptxgen.families.registry import Family, class_in, module
+from ptxgen.families.resident_rows import axes, rules
 from ptxgen.families.resident_rows.candidates import ResidentRowsSpace
 from ptxgen.families.resident_rows.geometry import geometry
 
@@ -13,7 +13,7 @@ FAMILY = Family(
     geometry=geometry,
     rules=rules.RULES,
     candidates=ResidentRowsSpace(),
-    model=perf_model,
+    model=module("ptxgen.families.resident_rows.perf_model"),
     plan=class_in("ptxgen.families.resident_rows.plan", "ResidentRowsPlan"),
     provides=frozenset(("plus_times", "inner_expression", "strided", "strided_output", "row_reduce", "select_values")),
     scope=f"reductions of rows over j and lists of pairs, K from 1 to {axes.LONGEST}",

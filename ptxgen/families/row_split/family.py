@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ptxgen.families.registry import Family, class_in, function_in
-from ptxgen.families.row_split import axes, perf_model, rules
+from ptxgen.families.registry import Family, class_in, function_in, module
+from ptxgen.families.row_split import axes, rules
 from ptxgen.families.row_split.candidates import RowSplitSpace
 from ptxgen.families.row_split.geometry import geometry
 
@@ -13,7 +13,7 @@ FAMILY = Family(
     geometry=geometry,
     rules=rules.RULES,
     candidates=RowSplitSpace(),
-    model=perf_model,
+    model=module("ptxgen.families.row_split.perf_model"),
     plan=class_in("ptxgen.families.row_split.plan", "RowSplitPlan"),
     preparations=function_in("ptxgen.families.row_split.plan", "preparations_of"),
     preparation_axes=("row_order", "longest_part"),

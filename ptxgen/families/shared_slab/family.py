@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ptxgen.families.registry import Family, class_in, function_in
-from ptxgen.families.shared_slab import axes, perf_model, rules
+from ptxgen.families.registry import Family, class_in, function_in, module
+from ptxgen.families.shared_slab import axes, rules
 from ptxgen.families.shared_slab.candidates import SharedSlabSpace
 from ptxgen.families.shared_slab.geometry import geometry
 
@@ -13,7 +13,7 @@ FAMILY = Family(
     geometry=geometry,
     rules=rules.RULES,
     candidates=SharedSlabSpace(),
-    model=perf_model,
+    model=module("ptxgen.families.shared_slab.perf_model"),
     plan=class_in("ptxgen.families.shared_slab.plan", "SharedSlabPlan"),
     preparations=function_in("ptxgen.families.shared_slab.plan", "preparations_of"),
     preparation_axes=("k_tiles", "tile_k"),

@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ptxgen.codegen.config.config import SPLIT_WORKSPACE, Config
-from ptxgen.families.common import perf_costs, perf_grouped
-from ptxgen.families.common.fma import axes, perf_model, rules
+from ptxgen.families.common.fma import axes, rules
 from ptxgen.families.common.fma.candidates import FmaSpace
 from ptxgen.families.common.fma.geometry import counts, geometry
 from ptxgen.families.common.tile_family import TileFamily
-from ptxgen.families.registry import LOOPS_OVER_ITEMS, READS_ELEMENTS, Probe
+from ptxgen.families.registry import LOOPS_OVER_ITEMS, READS_ELEMENTS, Probe, function_in, module
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.lowering.strided import matrix_product
 from ptxgen.problem.device import Device
@@ -45,8 +44,8 @@ FAMILY = TileFamily(
     counts=counts,
     rules=rules.RULES,
     candidates=FmaSpace("simt"),
-    model=perf_model,
-    rate=perf_costs.fma_rate,
+    model=module("ptxgen.families.common.fma.perf_model"),
+    rate=function_in("ptxgen.families.common.perf_costs", "fma_rate"),
     plan=_plan,
     mixed_tiles=_mixed_tiles,
     provides=READS_ELEMENTS
@@ -62,7 +61,7 @@ FAMILY = TileFamily(
         "aggregate",
         "scatter",
     },
-    grouped_model=perf_grouped,
-    calibrated=perf_grouped.calibrated,
+    grouped_model=module("ptxgen.families.common.perf_grouped"),
+    calibrated=function_in("ptxgen.families.common.perf_grouped", "calibrated"),
     probes=_probes,
 )

@@ -9,8 +9,8 @@ import numpy as np
 from ptxgen.codegen.config.config import parse_config
 from ptxgen.codegen.vectorized import WARP
 from ptxgen.families.common.tile_family import TileFamily, thread_products
-from ptxgen.families.registry import STORES_PRODUCTS, Probe, class_in
-from ptxgen.families.skinny import axes, perf_model, rules
+from ptxgen.families.registry import STORES_PRODUCTS, Probe, class_in, function_in, module
+from ptxgen.families.skinny import axes, rules
 from ptxgen.families.skinny.candidates import SkinnySpace
 from ptxgen.families.skinny.geometry import counts, geometry
 from ptxgen.lowering.strided import matrix_product
@@ -37,8 +37,8 @@ FAMILY = TileFamily(
     counts=counts,
     rules=rules.RULES,
     candidates=SkinnySpace(),
-    model=perf_model,
-    rate=perf_model.rate,
+    model=module("ptxgen.families.skinny.perf_model"),
+    rate=function_in("ptxgen.families.skinny.perf_model", "rate"),
     thread_products=_thread_products,
     plan=class_in("ptxgen.families.skinny.plan", "SkinnyPlan"),
     provides=STORES_PRODUCTS | {"strided"},

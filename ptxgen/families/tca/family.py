@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ptxgen.families.registry import Family, class_in, function_in
-from ptxgen.families.tca import axes, perf_model, rules
+from ptxgen.families.registry import Family, class_in, function_in, module
+from ptxgen.families.tca import axes, rules
 from ptxgen.families.tca.candidates import TcaSpace
 from ptxgen.families.tca.geometry import geometry
 
@@ -13,7 +13,7 @@ FAMILY = Family(
     geometry=geometry,
     rules=rules.RULES,
     candidates=TcaSpace(),
-    model=perf_model,
+    model=module("ptxgen.families.tca.perf_model"),
     plan=class_in("ptxgen.families.tca.plan", "TcaPlan"),
     preparations=function_in("ptxgen.families.tca.plan", "preparations_of"),
     provides=frozenset(

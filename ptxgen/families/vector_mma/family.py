@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ptxgen.families.registry import Family, class_in, function_in
-from ptxgen.families.vector_mma import axes, perf_model, rules
+from ptxgen.families.registry import Family, class_in, function_in, module
+from ptxgen.families.vector_mma import axes, rules
 from ptxgen.families.vector_mma.candidates import VectorMmaSpace
 from ptxgen.families.vector_mma.geometry import geometry
 
@@ -13,7 +13,7 @@ FAMILY = Family(
     geometry=geometry,
     rules=rules.RULES,
     candidates=VectorMmaSpace(),
-    model=perf_model,
+    model=module("ptxgen.families.vector_mma.perf_model"),
     plan=class_in("ptxgen.families.vector_mma.plan", "VectorMmaPlan"),
     preparations=function_in("ptxgen.families.vector_mma.plan", "preparations_of"),
     preparation_axes=("row_order", "longest_part"),

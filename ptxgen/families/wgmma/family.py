@@ -8,8 +8,8 @@ import numpy as np
 
 from ptxgen.codegen.config.config import SPLIT_DISTRIBUTED, parse_config
 from ptxgen.families.common.tile_family import TileFamily
-from ptxgen.families.registry import STORES_PRODUCTS, Probe, class_in
-from ptxgen.families.wgmma import axes, cost, perf_model, reach, rules
+from ptxgen.families.registry import STORES_PRODUCTS, Probe, class_in, module
+from ptxgen.families.wgmma import axes, cost, reach, rules
 from ptxgen.families.wgmma.candidates import WgmmaSpace
 from ptxgen.families.wgmma.geometry import WgmmaGeometry, geometry
 from ptxgen.lowering.kernel_problem import KernelProblem
@@ -52,7 +52,7 @@ FAMILY = TileFamily(
     geometry=geometry,
     rules=rules.RULES,
     candidates=WgmmaSpace(),
-    model=perf_model,
+    model=module("ptxgen.families.wgmma.perf_model"),
     rate=lambda p, d: cost.rate(p),
     issuer_tile=_issuer_tile,
     thread_products=_thread_products,

@@ -7,11 +7,10 @@ from functools import partial
 
 from ptxgen.codegen.config.config import Config
 from ptxgen.families import registry
-from ptxgen.families.common import perf_costs
 from ptxgen.families.common.fma.geometry import counts, geometry
 from ptxgen.families.common.tile_family import TileFamily
-from ptxgen.families.registry import Probe, class_in
-from ptxgen.families.winograd import axes, perf_model, rules
+from ptxgen.families.registry import Probe, class_in, function_in, module
+from ptxgen.families.winograd import axes, rules
 from ptxgen.families.winograd.axes import TILES
 from ptxgen.families.winograd.candidates import WinogradSpace
 from ptxgen.lowering.kernel_problem import KernelProblem
@@ -38,8 +37,8 @@ def _family(name: str) -> TileFamily:
         counts=counts,
         rules=rules.rules_of(name),
         candidates=WinogradSpace(name),
-        model=perf_model,
-        rate=perf_costs.fma_rate,
+        model=module("ptxgen.families.winograd.perf_model"),
+        rate=function_in("ptxgen.families.common.perf_costs", "fma_rate"),
         plan=class_in("ptxgen.families.winograd.plan", "WinogradPlan"),
         provides=frozenset(("plus_times", "store_tile", *(capability(TILES[name]) + x for x in ("", "_output")))),
         scope=rules.scope(name),

@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ptxgen.errors import LaunchError, ShapeError
 from ptxgen.operations.conv import cudnn
 from ptxgen.operations.conv.problem import Conv
-from ptxgen.runtime.cuda import CudaDriver
 from ptxgen.runtime.device_array import DeviceArray
+
+if TYPE_CHECKING:
+    from ptxgen.runtime.cuda import CudaDriver
 
 Tensors = dict[str, Any]  #: by name: images (x), filters (w), results (y), and the epilogue operands
 
@@ -40,7 +42,7 @@ class CudnnKernel:
     def __init__(self, driver: CudaDriver, problem: Conv, text: str) -> None:
         if not problem.flops:
             raise ShapeError(f"{problem.key()}: an extent is 0, which cuDNN does not support")
-        if why := _unsupported(problem):
+        if why := unsupported(problem):
             raise LaunchError(f"{problem.key()}: {why}")
         self.problem, self._driver, self._torch = problem, driver, cudnn.load_torch()
         first = 0 if problem.deep else 1  # index of the first axis of (depth, height, width)
@@ -138,7 +140,7 @@ class CudnnKernel:
         )
 
 
-def _unsupported(p: Conv) -> str:
+def unsupported(p: Conv) -> str:
     """Why PyTorch does not compute a problem on its arrays as they are; empty: it does."""
     if p.layout not in ("NCHW", "NHWC"):
         return f"layout is {p.layout}; PyTorch's are NCHW and NHWC"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from ptxgen.install_advice import install
 from ptxgen.operations.conv import random_problems
 from ptxgen.operations.conv.c_form import C_FORM
-from ptxgen.operations.conv.problem import Conv
+from ptxgen.operations.conv.problem import DIRECTIONS, Conv
 from ptxgen.operations.conv.reference import product, slices
 from ptxgen.operations.conv.suites import SUITES, TITLES, cells
 from ptxgen.problem.operation import (
@@ -71,8 +72,26 @@ def _kernel(driver: Any, p: Conv, text: str) -> VendorKernel:
     return CudnnKernel(driver, p, text)
 
 
+def _computes(p: Conv) -> bool:
+    from ptxgen.operations.conv.cudnn_kernel import unsupported
+
+    return not unsupported(p)
+
+
 _CUDNN = Installation(_cudnn_version, "not installed with PyTorch", lambda: install("torch"))
-_CALLS = VendorCalls(_cudnn_version, _search, _kernel)
+_FEATURES: dict[str, Callable[[Conv], float]] = {
+    "direction": lambda p: DIRECTIONS.index(p.direction),
+    "channels_last": lambda p: p.layout == "NHWC",
+    "taps": lambda p: p.t * p.r * p.s,
+    "channels": lambda p: math.log2(max(p.c // p.groups, 1)),
+    "filters": lambda p: math.log2(max(p.k // p.groups, 1)),
+    "groups": lambda p: math.log2(p.groups),
+    "stride": lambda p: math.prod(p.strides),
+    "dilation": lambda p: math.prod(p.dilations),
+    "images": lambda p: math.log2(max(p.n, 1)),
+    "pixels": lambda p: math.log2(max(p.d * p.h * p.w, 1)),
+}
+_CALLS = VendorCalls(_cudnn_version, _search, _kernel, _FEATURES, _computes)
 
 CONV = Operation(
     Conv,

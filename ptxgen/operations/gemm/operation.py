@@ -72,7 +72,7 @@ def _kernel(driver: Any, p: Gemm, text: str) -> VendorKernel:
 
 
 _CUBLAS = Installation(_cublas_version, "not installed", lambda: install_extra("baseline"))
-_CALLS = VendorCalls(_cublas_version, _search, _kernel)
+_CALLS = VendorCalls(_cublas_version, _search, _kernel, computes=lambda p: not p.scalings)
 
 GEMM = Operation(
     Gemm,

@@ -18,10 +18,7 @@ from ptxgen.problem.registry import Problem
 from ptxgen.tuning.choice import choice_cache
 from ptxgen.tuning.choice.choice_cache import Choice
 from ptxgen.tuning.choice.log import warn
-from ptxgen.tuning.choice.models import model_folder, model_of_problem
-from ptxgen.tuning.choice.nearest import others_tuned, scaled_us
 from ptxgen.tuning.choice.winners import is_current
-from ptxgen.tuning.model.model import order_of_choices
 from ptxgen.tuning.store import tuning_files
 from ptxgen.tuning.store.database import Database
 from ptxgen.tuning.store.measurement import Measurement
@@ -54,7 +51,11 @@ class Request:
     @property
     def own_model(self) -> Path | None:
         """The folder of the user's model."""
-        return None if self.database is None else model_folder(self.database, self.device.name)
+        if self.database is None:
+            return None
+        from ptxgen.tuning.choice.models import model_folder
+
+        return model_folder(self.database, self.device.name)
 
 
 class Source(Protocol):
@@ -155,6 +156,8 @@ def _nearest_results(request: Request) -> list[tuple[Device, Problem]]:
     """Pairs (device, problem) whose shipped results may serve in place of the device's own. The nearest device of the
     same compute capability is first; for each device the problem itself comes before the product without an
     epilogue."""
+    from ptxgen.tuning.choice.nearest import others_tuned  # with performance models, which a shipped winner needs not
+
     problems = dict.fromkeys((request.problem, _without_epilogue(request.problem)))
     return [(other, problem) for other in others_tuned(request.device) for problem in problems]
 
@@ -166,6 +169,8 @@ class NearestWinner:
         for other, problem in _nearest_results(request):
             m = tuning_files.lookup(problem, other.name)
             if m is not None and is_current(m, other):
+                from ptxgen.tuning.choice.nearest import scaled_us
+
                 us = scaled_us(problem, m.config, m.us, request.device, other)
                 if fitted := _fitted(request, [Choice(m.config, "shipped", us, other.name)]):
                     return fitted
@@ -192,6 +197,9 @@ class Ranking:
 
     def choices(self, request: Request) -> list[Choice]:
         problem, device = request.problem, request.device
+        from ptxgen.tuning.choice.models import model_of_problem
+        from ptxgen.tuning.model.model import order_of_choices
+
         model = model_of_problem(problem, device, request.own_model)
         search = model.search(problem, device, request.k)
         origin = "model" if model.trained else "analytic"

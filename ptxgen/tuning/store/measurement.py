@@ -115,6 +115,7 @@ class VendorMeasurement:
         return statistics.median(self.samples) if self.samples else float("inf")
 
     purpose = "vendor"
+    predicted = False  #: as of ``choice.vendor.PredictedVendor``
 
     @property
     def digest(self) -> str:
