@@ -113,7 +113,7 @@ class MmaOperand(CopiedTile):
         self.vectors, self.across, self.run_vectors = int(g.loads), int(g.run), int(g.run_loads)
         self.log2_across, self.log2_chunk = log2(self.across), log2(self.chunk)
         self.last_copies = self.vectors % threads
-        #: whether chunks are swizzled; otherwise rows are padded, or need neither
+        #: True if chunks are swizzled; otherwise rows are padded, or need neither
         self.swizzled = bool(g.swizzled)
         self.keys = self._keys()
         self.store_ptrs: list[tuple[str, str]] = []

@@ -97,7 +97,7 @@ class SkinnyOperand:
         self.depth, self.steps, self.step_stride, self.dp4a = depth, steps, step_stride, dp4a
         #: the cache operator of its loads
         self.unaligned = bool(g.unaligned)
-        #: whether a vector is cut from two chunks: wherever rows begin, all of them have it at the same k then
+        #: True if a vector is cut from two chunks, so that all rows, wherever they begin, have it at the same k
         self.split_vectors = bool(g.split_vectors)
         l1 = self.long and not (whole_lines and self.split_vectors)
         self.cache_hint = (".L1::no_allocate" if l1 else "") + (".L2::128B" if self.long and whole_lines else "")
@@ -238,7 +238,7 @@ class Elements:
 
     def __init__(self, x: SkinnyOperand, ptx_type: str, shape: tuple[int, int]) -> None:
         self.x = x
-        #: whether loaded registers are multiplied without conversion
+        #: True if loaded registers are multiplied without conversion
         self.used_directly = x.size >= 4 or (x.dp4a and x.kmajor)
         self.tile = Tile(f"cvt_{x.name}", "b32" if x.dp4a else ptx_type, shape)
 
@@ -314,7 +314,7 @@ class Fragments:
     def __init__(self, x: SkinnyOperand, y: SkinnyOperand, i: Instruction, acc: Tile) -> None:
         self.x, self.y, self.instruction, self.acc = x, y, i, acc
         self.words = x.depth * x.size // 4
-        #: registers of their own: of words that are packed, rounded, or cut from two chunks
+        #: the registers of words that are packed, rounded, or cut from two chunks
         self.word_y = Tile("word_b", "b32", (y.count, self.words))
         self.word_x = Tile("word_a", "b32", (x.count, self.words))
         self.rounds = i.run == 1

@@ -17,9 +17,9 @@ class RunLayout:
 
     def __init__(self, name: str, digits: Digits) -> None:
         self.name = name
-        #: axes of an image along which the number has a position; none: it is composed of a run and a position in it
+        #: axes of an image along which a number has a position; none: a number consists of a run and a position in it
         self.axes = range(0)
-        #: whether there are several runs, with a gap between them
+        #: True if there are several runs, with gaps between them
         self.has_gaps = len(digits) > 1
         self.parameters = (
             f"step_{name}",

@@ -50,9 +50,10 @@ class Box:
 
 
 class BoxCopy(NamedTuple):
-    """A copy of a box: offset in the stage; register and constant of the coordinate along the contiguous direction;
-    from the filter tap of the stage to that of the box; (to, pixel, tap) registers of coordinates that are sums; map
-    and coordinates; operands after the barrier."""
+    """A copy of a box. ``offset``: its place in the stage; ``inner_register``, ``inner``: the coordinate along the
+    contiguous direction as a register plus a constant; ``tap_offset``: taps from the stage's tap to the box's;
+    ``sums``: registers (destination, pixel, tap) of coordinates that are sums; ``source``: tensor map and coordinates;
+    ``operands``: the operands after the mbarrier."""
 
     offset: int
     inner_register: str
@@ -116,7 +117,7 @@ class OperandPath:
         outer: Sequence[str] = (),
     ) -> None:
         evict_first = config.l2_evict_first in EVICTING[name]
-        #: of its copies: modifiers, and the operands that these ask for
+        #: modifiers of its copies, and the operands that the modifiers require
         self.copy_modifiers = (".multicast::cluster" if multicast else "") + (".L2::cache_hint" if evict_first else "")
         self.copy_operands = (f", {multicast.mask}" if multicast else "") + (", %policy" if evict_first else "")
         self.role, self.name, self.base, self.multicast = role, name, base, multicast
@@ -127,10 +128,10 @@ class OperandPath:
         inner = int(side.box)
         #: bytes of a row of a box, which its swizzle spans
         self.span = inner * size
-        #: whether blocks slice the depth of a stage instead of the tile's extent; the register of the first slice
+        #: True if blocks slice the depth of a stage instead of the tile's extent; the register with the first slice
         self.sliced_along_k = role == "x" and multicast is not None and not self.kmajor
         self.slice_origin = "%k" if self.sliced_along_k else f"%{role}0"
-        #: elements that one block loads along the sliced direction, and bytes of shared memory that they take
+        #: elements that one block loads along the sliced direction
         extent = int(side.slice if role == "y" or multicast else side.rows)
         row = self.span
         if self.kmajor:

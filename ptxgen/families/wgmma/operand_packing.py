@@ -1,7 +1,8 @@
-"""Operands that an auxiliary kernel packs before the product.
+"""The operands that an auxiliary kernel packs before the product.
 
-An operand that TMA cannot map is copied to rows of whole 128 bytes. The operand that is not on the side of the 64 rows
-is read from shared memory, and there wgmma takes elements of one or four bytes only K-major: its copy is K-major.
+An operand that TMA cannot map is copied to rows of whole 128 bytes. Y, the operand that is not on the side of the 64
+rows, is read from shared memory, from which wgmma takes elements of one or four bytes only K-major. Its copy is then
+K-major.
 """
 
 from __future__ import annotations
@@ -17,16 +18,17 @@ from ptxgen.lowering.im2col_descriptor import Im2colDescriptor, im2col
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.lowering.packed_copy import Axis, Digit, PackedCopy, matrix_rows
 
-RESIDUES = 8  #: rows i and i + 8 of 2-byte elements have the same alignment modulo 16 bytes, for every pitch
-STAGES = 3  #: the least number of stages with realignment: one is loaded, one realigned, one multiplied
-LIMIT = 1 << 34  #: bytes of packed operands: the packing kernel's threads count 16 bytes each
-TMA_ALIGNED = 16  #: bytes that an address and a row's length must be multiples of
-OFFSET_LIMIT = 1 << 40  #: bytes from one batch item to the next
+#: period of alignment: rows i and i + 8 of 2-byte elements have the same alignment modulo 16 bytes, for every pitch
+RESIDUES = 8
+STAGES = 3  #: least stages with realignment: one is loaded, one is realigned, one is multiplied
+LIMIT = 1 << 34  #: most bytes of packed operands, because each thread of the packing kernel counts 16 bytes
+TMA_ALIGNED = 16  #: alignment in bytes that TMA requires of addresses and row lengths
+OFFSET_LIMIT = 1 << 40  #: most bytes from one batch item to the next
 
 
 def mapped(p: KernelProblem, operand: str) -> bool:
-    """True if there can be a tensor map of A, B or C: it starts at a multiple of 16 bytes, and so do its rows and batch
-    items. Empty operands, and those that are split into planes first, need no map."""
+    """True if A, B or C can have a tensor map: it starts at a multiple of 16 bytes, and so do its rows and batch items.
+    Empty operands, and operands that are first split into planes, need no map."""
     size, access = p.operand(operand.upper()).element.bytes, p.operand(operand.upper()).access
     if im2col(p) is not None and operand != "c":
         return True  # the rules of im2col decide
@@ -39,7 +41,7 @@ def mapped(p: KernelProblem, operand: str) -> bool:
 
 
 def boxed(p: KernelProblem) -> bool:
-    """True if TMA can store boxes of C: it writes whole 16 bytes."""
+    """True if TMA can store boxes of C, of which it writes whole 16 bytes."""
     matrix = im2col(p) is None or im2col(p).result is None
     return matrix and mapped(p, "c") and p.n * p.output.bytes % TMA_ALIGNED == 0
 
@@ -50,29 +52,30 @@ def unmapped(p: KernelProblem) -> tuple[bool, bool]:
 
 
 def packs(c: Any, name: str) -> Any:
-    """True if an auxiliary kernel copies the operand to aligned rows first."""
+    """True if an auxiliary kernel copies operand ``name`` to aligned rows first."""
     return getattr(c, f"operand_path_{name}") == PACK
 
 
 def realigns(c: Any, name: str) -> Any:
-    """True if TMA loads the operand's unaligned rows, which math warpgroups realign in shared memory."""
+    """True if TMA loads the operand's unaligned rows and math warpgroups realign them in shared memory."""
     return getattr(c, f"operand_path_{name}") == REALIGN
 
 
 def residue_bytes(lines: Any, width: Any, size: int) -> Any:
-    """Bytes of the rows of one residue in a stage of ``lines`` rows: ``width`` elements and 16 more bytes each."""
+    """Bytes that the rows of one residue take in a stage of ``lines`` rows: each row has ``width`` elements and 16 more
+    bytes."""
     return ceil_div(lines // RESIDUES * (width * size + TMA_ALIGNED), ROW) * ROW
 
 
 def transposes(p: KernelProblem, name: str) -> bool:
-    """True if packing transposes an operand. Images and filters are packed in the order of im2col."""
+    """True if packing transposes operand ``name``. Images and filters are packed in the order of im2col."""
     layout, copy = (im2col(p).layout, im2col(p).copy(name)) if im2col(p) is not None else (p.layout, None)
     mn_major = layout[0] == "T" if name == "a" else layout[1] == "N"
     return mn_major and copy is None and bf16x3.factor_bytes(p) != 2
 
 
 def paths(x: Im2colDescriptor) -> tuple[int, int]:
-    """Values of operand_path_a and operand_path_b that pack the operands whose copies ``x`` describes."""
+    """The values of operand_path_a and operand_path_b with which the operands that ``x`` has copies of are packed."""
     return PACK * (x.copy("a") is not None), PACK * (x.copy("b") is not None)
 
 
@@ -82,13 +85,13 @@ def packs_conv(p: KernelProblem) -> tuple[bool, bool]:
 
 
 def row_copy(p: KernelProblem, name: str) -> PackedCopy:
-    """The copy of an operand with aligned rows."""
+    """The description of an operand's copy with aligned rows."""
     access = p.operand(name.upper()).access
     return matrix_rows(access.rows, access.columns, access.tensor(p.element.bytes)[2], _pitch(p, access.columns))
 
 
 def packed_operand(p: KernelProblem, name: str) -> PackedCopy:
-    """The packed operand that the product kernel reads."""
+    """The description of the packed operand that the main kernel reads."""
     if not transposes(p, name):
         return row_copy(p, name)
     ld = p.operand(name.upper()).access.tensor(p.element.bytes)[2]
@@ -97,7 +100,7 @@ def packed_operand(p: KernelProblem, name: str) -> PackedCopy:
 
 
 def _pitch(p: KernelProblem, columns: int) -> int:
-    """Elements of a row of whole ROW bytes."""
+    """Elements of a row whose length is a multiple of ROW bytes."""
     size = p.element.bytes
     return -(-max(columns, 1) * size // ROW) * ROW // size
 
@@ -108,7 +111,8 @@ def all_bytes(p: KernelProblem, name: str, copy: PackedCopy) -> int:
 
 
 def _bytes(p: KernelProblem, name: str) -> int:
-    """Bytes of the copies of an operand: one that TMA cannot map is copied to aligned rows before it is transposed."""
+    """Bytes of the copies of an operand. An operand that TMA cannot map is first copied to aligned rows, then
+    transposed."""
     if im2col(p) is not None and any(packs_conv(p)):
         copy = im2col(p).copy(name)
         return -(-copy.size * p.element.bytes // ROW) * ROW if copy else 0

@@ -1,5 +1,5 @@
-"""The performance model of wgmma kernels: a launch, then memory or the loads and products of a multiprocessor,
-whichever takes longer, then the epilogue and the split-K reduction."""
+"""The performance model of wgmma kernels. The predicted time is that of a launch, then the longer of two times (memory;
+loads and products of a multiprocessor), then that of the epilogue and the split-K reduction."""
 
 from __future__ import annotations
 
@@ -38,24 +38,24 @@ from ptxgen.problem.device import Device
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
 class WgmmaCells:
-    """The numbers that depend on extents and slices of K, one entry per combination of a tile and slices."""
+    """The numbers that depend on extents and K slices: one entry for each combination of a tile and a slice count."""
 
     iterations: Floats  #: K iterations of a slice
     blocks: Floats  #: blocks of the launch
     resident: Floats  #: blocks that run at once, one per multiprocessor
     tiles_per_cta: Floats  #: tiles that a persistent block computes
-    extra: Floats  #: microseconds of a launch besides its blocks
-    reread_us: Floats  #: microseconds of memory traffic besides that of a single read of each operand
-    c_cost: Floats  #: cost of C: 0 Work.store, 1 Work.red, 2 Work.partial
-    straddle_a: np.float32  #: 1 if rows of A start within a cache line
-    straddle_b: np.float32  #: likewise of B
-    #: with phases: the K iterations of the multiprocessor that has most, in persistent blocks, and otherwise
+    extra: Floats  #: microseconds of a launch in addition to its blocks
+    reread_us: Floats  #: microseconds of memory traffic in addition to a single read of each operand
+    c_cost: Floats  #: which cost of C applies: 0 Work.store, 1 Work.red, 2 Work.partial
+    straddle_a: np.float32  #: 1 if rows of A do not start at cache lines
+    straddle_b: np.float32  #: 1 if rows of B do not start at cache lines
+    #: for phases: the K iterations of the busiest multiprocessor, with persistent blocks and without
     persistent_sum: Floats
     one_tile_sum: Floats
 
 
 def work(p: KernelProblem, c: Columns, g: WgmmaGeometry, d: Device) -> Work:
-    """The cost of one block of each configuration. Reads no extents of ``p``."""
+    """The cost of one block of each configuration. It does not depend on extents of ``p``."""
     size, pairs = g.math.element_bytes, len(PAIRS) if g.math.planes > 1 else 1
     instructions = g.x.tile // ROWS * (stage_depth(c) * size // STEP) * pairs
     products = ROWS * g.y.tile * (STEP / size) / (cost.rate(p) * pairs) / cost.WGMMA
@@ -138,15 +138,15 @@ def work(p: KernelProblem, c: Columns, g: WgmmaGeometry, d: Device) -> Work:
 
 
 def _scaling(p: KernelProblem, c: Columns, g: WgmmaGeometry) -> Any:
-    """Cycles of the scales of one sum: of each one that a thread loads of Y, or that lanes exchange."""
+    """Cycles that the scales of one sum take: for each scale of Y that a thread loads, or that lanes exchange."""
     rows = np.where(c.transposed_mma == 1, *(scales_of(p, name).rows for name in "AB"))
     loaded = g.y.tile // np.gcd(g.y.tile, np.maximum(rows, 1))
     return np.where(rows == 1, cost.SCALE_EXCHANGED * g.y.tile, cost.SCALE_LOADED * loaded)
 
 
 def _im2col_bytes(p: KernelProblem, c: Columns, g: WgmmaGeometry, moved_x: Any, moved_y: Any) -> tuple[Any, Any]:
-    """The bytes that TMA loads. An im2col load goes pixel by pixel, which takes longer: as so many more bytes. So do
-    narrow rows of tiled boxes."""
+    """The bytes that TMA loads. An im2col load goes pixel by pixel, and narrow rows of tiled boxes are slow; both are
+    expressed as more bytes."""
     assert im2col(p) is not None
     size = p.element.bytes
     images_x = g.images_x
@@ -162,7 +162,7 @@ def _im2col_bytes(p: KernelProblem, c: Columns, g: WgmmaGeometry, moved_x: Any, 
 
 
 def cell(p: KernelProblem, c: Columns, g: WgmmaGeometry, d: Device) -> WgmmaCells:
-    """The cells of ``c``."""
+    """The cells of the configurations ``c``."""
     size = p.element.bytes
     matrix = im2col(p) is None
     straddle = [
@@ -225,7 +225,7 @@ def cell(p: KernelProblem, c: Columns, g: WgmmaGeometry, d: Device) -> WgmmaCell
 
 
 def _reread_us(p: KernelProblem, c: Columns, d: Device) -> Any:
-    """Microseconds of loads of B that L2 misses although another tile along M of the same expert has read it."""
+    """Microseconds of loads of B that miss in L2 although another tile along M of the same expert has read the data."""
     if grouped_rows.jagged(p) != "m" or p.extents.group is None:
         return 0.0 * c.kg
     along_n, cluster = c.transposed_mma == 1, np.where(c.transposed_mma == 1, c.cluster_y, c.cluster_x)
@@ -237,8 +237,8 @@ def _reread_us(p: KernelProblem, c: Columns, d: Device) -> Any:
 
 
 def _stream(c: Columns, g: WgmmaGeometry, resident: Any, iterations: Any) -> tuple[Any, Any]:
-    """The pair (tiles of a persistent block, microseconds of sums that blocks store and add): shares of K iterations
-    are equal, and the block that completes a tile adds the sums of those before it, one after the other."""
+    """The tiles of a persistent block, and the microseconds for sums that blocks store and add. Shares of K iterations
+    are equal; the block that completes a tile adds the sums of the blocks before it, one after the other."""
     full, rest = g.blocks // resident, g.blocks % resident
     tail = rest + np.where(c.stream_waves > 1, np.minimum(full, 1) * resident, 0)
     share = np.maximum(np.ceil(tail * iterations / resident), STREAM_LEAST)
@@ -250,9 +250,9 @@ def _stream(c: Columns, g: WgmmaGeometry, resident: Any, iterations: Any) -> tup
 
 
 def _phase_sums(p: KernelProblem, c: Columns, g: WgmmaGeometry, resident: Any) -> tuple[Any, Any]:
-    """The K iterations of the multiprocessor that has most, with persistent blocks and otherwise. Tiles are in the
-    order of phases, those with most taps first. The first persistent block has the longest tile of each round; without
-    them, a multiprocessor that is free takes the next tile."""
+    """The K iterations of the busiest multiprocessor, with persistent blocks and without. Tiles are in the order of
+    phases, those with most taps first. The first persistent block has the longest tile of each round; without
+    persistent blocks, a free multiprocessor takes the next tile."""
     if im2col(p) is None or not im2col(p).phases:
         return np.zeros(1), np.zeros(1)
     phases = im2col(p).phases
@@ -265,8 +265,8 @@ def _phase_sums(p: KernelProblem, c: Columns, g: WgmmaGeometry, resident: Any) -
 
 
 def _phase_us(p: KernelProblem, c: Columns, d: Device) -> Any:
-    """Microseconds that the stores of phases take besides one store of C: of the images and their kernels, or of parts
-    of sectors, which are read and written again."""
+    """Microseconds for the stores of phases in addition to one store of C: for the images and their kernels, or for
+    parts of sectors, which are read and written again."""
     x = im2col(p)
     if x is None or x.images is None:
         return 0.0
@@ -277,7 +277,7 @@ def _phase_us(p: KernelProblem, c: Columns, d: Device) -> Any:
 
 
 def _packing_us(p: KernelProblem, c: Columns, g: WgmmaGeometry, d: Device) -> Any:
-    """Microseconds of the packing kernels: one for all operands that keep their layout, or of a convolution; one for
+    """Microseconds of the packing kernels: one for all operands that keep their layout, or for a convolution; one for
     each operand that is transposed."""
     if any(operand_packing.packs_conv(p)):
         moves_us = 2 * g.packed_bytes / (d.bandwidth * 1e3 * cost.PACK_CHANNELS_DRAM)
@@ -291,7 +291,8 @@ def _packing_us(p: KernelProblem, c: Columns, g: WgmmaGeometry, d: Device) -> An
 
 
 def microseconds(p: KernelProblem, d: Device, w: Work, rows: Any, x: WgmmaCells, cell: Any) -> Floats:
-    """Microseconds of a launch. If memory is the bottleneck, the last tile of C is stored after everything else."""
+    """The predicted microseconds of a launch. If memory is the bottleneck, the last tile of C is stored after
+    everything else."""
     iterations, blocks, room, c_cost = x.iterations[cell], x.blocks[cell], x.resident[cell], x.c_cost[cell]
     persistent, stages = w.persistent[rows] > 0, w.stages[rows]
     resident = np.where(persistent, np.float32(1), w.resident[rows])

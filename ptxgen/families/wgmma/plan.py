@@ -1,5 +1,5 @@
-"""The plan of a wgmma kernel, composed of its parts: loads, operand paths, packing, main loop, pipeline, reductions,
-epilogue and tile scheduler."""
+"""The plan of a wgmma kernel, composed of loads, operand paths, packing, main loop, pipeline, reductions, epilogue and
+tile scheduler."""
 
 from __future__ import annotations
 
@@ -56,12 +56,13 @@ from ptxgen.lowering.sink import SelectValues, ValueSink
 
 
 def as_computed(p: KernelProblem, c: Config) -> KernelProblem:
-    """The problem that the product's kernel computes: its C or its pixels may differ from those of ``p``."""
+    """The problem that the main kernel computes, whose C or pixels may differ from those of ``p``."""
     return unpacked(with_row_taps(stores_by_phase(p, c), c), c)
 
 
 class WgmmaPlan(Plan):
-    """One warp loads stages by TMA, one or two warpgroups multiply; a warpgroup has 64-row tiles of C in registers."""
+    """The plan: one warp loads stages by TMA, and math warpgroups multiply; a warpgroup has 64-row tiles of C in
+    registers."""
 
     kernel = "kernel/warp_specialized.mako"
     geometry: WgmmaGeometry
@@ -120,7 +121,7 @@ class WgmmaPlan(Plan):
         self.launcher = self._gemm_launcher(self.scheduler, self.parameters)
 
     def _compose_values(self, sink: ValueSink) -> None:
-        """Sets the parts that compute values of sums, and those of the sink."""
+        """Sets the parts that compute values of sums, and the parts of the sink."""
         p, c, g, sm = self.problem, self.config, self.geometry, self.device.sm
         mi, transposed = self.mainloop.mi, bool(c.transposed_mma)
         complete, columns = not self.reduction.stores_partials, int(g.reduction.owner_columns) // COLUMNS
@@ -142,20 +143,20 @@ class WgmmaPlan(Plan):
 
     @property
     def slice_bases(self) -> tuple[str, str]:
-        """The registers with the place of a stage where the slices of X and of Y go."""
+        """The registers with the places in a stage for the slices of X and of Y."""
         y_base = "%y_base" if self.loads.units > 1 and self.y.multicast else "%stage_base"
         return "%x_base" if self.x.multicast else "%stage_base", y_base
 
     @property
     def fill_registers(self) -> str:
-        """The registers with which the producer fills a stage."""
+        """The registers that the producer uses to fill a stage."""
         names = ["%stage_base", "%box_smem", "%inner_coord", "%y_slice"]
         names += [base for base in self.slice_bases[1:] if base != "%stage_base"]
         return ", ".join([*names, *(("%x_slice", "%x_base") if self.x.multicast else ())])
 
     @property
     def skips_tiles(self) -> bool:
-        """True if tiles of which no result is taken are neither loaded nor multiplied."""
+        """True if tiles from which no result is taken are neither loaded nor multiplied."""
         sink = self.problem.sink
         if not isinstance(sink, ValueSink) or (sink.has_workspace and not isinstance(sink, RowReduce)):
             return False  # every tile writes to the workspace
@@ -163,7 +164,8 @@ class WgmmaPlan(Plan):
 
     @property
     def cluster_tile(self) -> list[tuple[str, str, str, int, int, str]]:
-        """For i and j: (index, register of its extent, side, tile, tiles of a cluster, register of its rank there)."""
+        """For i and j: index, register of the extent, side, extent of a tile, tiles of a cluster, register of the
+        block's rank in the cluster."""
         s = self.scheduler
         ranks = [m.rank if m is not None else "" for m in (self.y.multicast, self.x.multicast)]
         sides = [("x", s.x_tile, s.cluster_rows, ranks[0]), ("y", s.y_tile, s.cluster_columns, ranks[1])]
@@ -228,7 +230,7 @@ class WgmmaPlan(Plan):
 
     @property
     def _contiguous(self) -> int:
-        """Adjacent columns of C that a thread holds in registers."""
+        """The number of adjacent columns of C that a thread holds in registers."""
         descriptor = im2col(self.problem)
         if descriptor is not None and not descriptor.contiguous_columns:
             return 1
@@ -236,7 +238,7 @@ class WgmmaPlan(Plan):
 
     @property
     def images(self) -> OperandPath:
-        """The operand of a convolution that is images."""
+        """The path of the operand that is the images of a convolution."""
         descriptor = im2col(self.problem)
         assert descriptor is not None
         return self.x if self.x.name == descriptor.side else self.y
@@ -283,10 +285,10 @@ class WgmmaPlan(Plan):
 
     @property
     def reachable_tiles(self) -> str:
-        """The slot that leaves out tiles of which no result is taken."""
+        """The template file that skips tiles from which no result is taken."""
         return "sched/reachable_tiles.mako" if self.skips_tiles else "sched/all_tiles.mako"
 
     @property
     def turns(self) -> str:
-        """The slot of the turns of math warpgroups."""
+        """The template file by which math warpgroups take turns."""
         return "sched/pingpong.mako" if self.config.pingpong else "sched/together.mako"

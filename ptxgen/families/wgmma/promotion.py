@@ -1,6 +1,6 @@
-"""Two-level sums: wgmma adds the products of a few K steps to accumulators that start from zero, and add.f32 adds these
-to the totals. The accumulators of wgmma truncate their terms: those of fp8 keep 13 bits below the largest one, the
-others 25."""
+"""Two-level sums (promotion): wgmma adds the products of a few K steps to accumulators that start from zero, and
+add.f32 adds these accumulators to the totals. The accumulators of wgmma truncate their terms: with fp8 they keep 13
+bits below the largest term, with other types 25 bits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ptxgen.problem.dtypes import promotion_k
 
 
 def depth(p: KernelProblem) -> int:
-    """Elements of K that wgmma sums at most before the sum is added to the total; 0: all of K."""
+    """The most elements of K that wgmma sums before promotion; 0: all of K."""
     weights = quantized_rows(p)
     if weights is not None:  # the sum of a group is multiplied by its scale
         return weights.group
@@ -21,7 +21,7 @@ def depth(p: KernelProblem) -> int:
 
 
 def per_stage(p: KernelProblem, c: Any) -> Any:
-    """Sums of a stage that are added to the totals one after the other."""
+    """The number of sums of a stage that are added to the totals one after the other."""
     return 1 if bf16x3.planes(p) > 1 else c.u // max(depth(p), 1)
 
 

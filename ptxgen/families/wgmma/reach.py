@@ -1,4 +1,5 @@
-"""Which problems of 8-bit floats wgmma computes in some configuration. mma.sync of sm_90 converts them to f16."""
+"""The problems of 8-bit floats that wgmma computes in some configuration. mma.sync on sm_90 converts 8-bit floats to
+f16."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from ptxgen.problem.device import Device
 
 
 def native(p: KernelProblem, d: Device) -> bool:
-    """True if ``p`` has 8-bit floats, and wgmma a kernel for it if TMA can load its operands."""
+    """True if ``p`` has 8-bit floats and wgmma has a kernel for it, provided that TMA can load its operands."""
     if not p.element.fp8 or d.sm != 90:
         return False
     if grouped(p):  # nothing packs the operands of items, and the weight gradient of experts has none that is K-major

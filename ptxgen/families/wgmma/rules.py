@@ -42,19 +42,19 @@ from ptxgen.lowering.quantized_rows import quantized_rows
 from ptxgen.lowering.sink import StoreValue, ValueSink
 from ptxgen.problem.device import Device
 
-#: columns of one wgmma whose accumulators ptxas fits in the 128 registers that 16 warps have
+#: most columns of one wgmma whose accumulators ptxas fits in 128 registers, which 16 warps have per thread
 MOST_OF_THREE = 200
-#: pixel coordinates, or units of K, that a producer thread with PRODUCER registers can hold
+#: most pixel coordinates, and most units of K, that a producer thread with PRODUCER registers can hold
 COORDINATES, UNITS = 9, 4
-BOX_LIMIT = 256  #: elements of a side of a box
-WORKSPACE_LIMIT = 1 << 36  #: bytes of planes and partial sums
+BOX_LIMIT = 256  #: most elements of a side of a box
+WORKSPACE_LIMIT = 1 << 36  #: most bytes of planes and partial sums
 
 
-#: by rank: least and greatest corner of an im2col map, and the greatest offset of a filter tap in pixels
+#: rank of an im2col map -> its least corner, its greatest corner, and the greatest offset of a filter tap in pixels
 CORNERS = {4: (-128, 127, 255), 5: (-16, 15, 31)}
 
-PHASES = 256  #: phases of a strided input gradient
-COUNTED = (1 << 31) - 1024  #: extents below which a kernel can divide all coordinates of the last tile
+PHASES = 256  #: most phases of a strided input gradient
+COUNTED = (1 << 31) - 1024  #: exclusive limit of extents for which a kernel can divide all coordinates of the last tile
 
 
 def maps_im2col(p: KernelProblem) -> bool:
@@ -81,7 +81,8 @@ def _maps_halo(p: KernelProblem) -> bool:
 
 
 def _packs_conv(p: KernelProblem, c: Any) -> Any:
-    """Whether, in a convolution, those operands are packed that TMA cannot load, or A where packing transposes it."""
+    """True if a convolution packs exactly the operands that TMA cannot load, or A if packing transposes it, or loads
+    images by tiled maps. Always True for other problems."""
     if im2col(p) is None:
         return True
     transposed = im2col(p).wgrad and im2col(p).side == "b" and operand_packing.transposes(p, "a")
@@ -100,24 +101,23 @@ def _has_rows(p: KernelProblem) -> bool:
 
 
 def _vector_rows(p: KernelProblem, c: Any) -> Any:
-    """True if threads store 16 bytes of a row of C, whose rows are pixels of a phase or of a tile with a halo."""
+    """True if threads store 16 bytes at a time to rows of C that are pixels of a phase or of a tile with a halo."""
     vectors = im2col(p) is not None and im2col(p).side == "a" and p.vectors[2] * p.output.bytes >= TMA_ALIGNED
     return located_pixels(p, c) & vectors
 
 
 def _countable(p: KernelProblem) -> bool:
-    """True if no integer sum can be the least integer, which marks sums that are not stored yet."""
+    """True if no integer sum can be the least integer, which marks sums that have not been stored."""
     return not p.accumulator.integer or p.k <= 1 << 17
 
 
 def _can_wait(p: KernelProblem, c: Any, g: WgmmaGeometry, d: Device) -> Any:
-    """True if slices may wait for each other: all blocks are resident, and a stored sum differs from a missing
-    one."""
+    """True if slices may wait for each other: all blocks are resident, and a stored sum differs from a missing one."""
     return (g.blocks <= resident_blocks(d, c)) & (c.kg <= 64) & _countable(p)
 
 
 def _loads_b_once(p: KernelProblem) -> bool:
-    """True if B is one matrix, whose part of a stage depends on nothing but the K iteration."""
+    """True if B is one matrix, so that its part of a stage depends only on the K iteration."""
     images = im2col(p) is not None and (im2col(p).wgrad or bool(im2col(p).phases) or im2col(p).side == "b")
     return p.batch == 1 and not grouped(p) and not images and bf16x3.planes(p) == 1
 
@@ -145,14 +145,14 @@ def _splitk(p: KernelProblem, c: Any, g: WgmmaGeometry, d: Device) -> Any:
 
 
 def shares_iterations(p: KernelProblem) -> bool:
-    """True if the problem is one product of matrices, whose blocks can share K iterations."""
+    """True if the problem is a single matrix product, whose blocks can share K iterations."""
     one = not grouped(p) and p.batch == 1 and bf16x3.planes(p) == 1
     return one and im2col(p) is None and not isinstance(p.sink, ValueSink)
 
 
 def _streams(p: KernelProblem, c: Any, d: Device) -> Any:
-    """True if blocks can share K iterations. Packed operands overwrite the workspace, whose words must be zero; a tile
-    that another block completes loads no operand of its epilogue."""
+    """True if blocks can share K iterations. Packed operands are excluded, because they overwrite workspace words that
+    must be zero; a tile that another block completes must not load an operand of its epilogue."""
     return (
         (shares_iterations(p) and d.sms <= STREAM_BLOCKS)
         & (c.persistent == 1)
@@ -180,7 +180,7 @@ def _epilogue_smem(p: KernelProblem, c: Any, g: WgmmaGeometry) -> Any:
 
 
 def _stages_values(p: KernelProblem) -> bool:
-    """True if what the sink stores may go through shared memory: words of two rounded floats."""
+    """True if the values that the sink stores may go through shared memory, as words of two rounded floats."""
     if not isinstance(p.sink, ValueSink):
         return True
     return isinstance(p.sink, StoreValue) and p.sink.guard is None and not p.output.integer

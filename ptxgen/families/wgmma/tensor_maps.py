@@ -5,12 +5,13 @@ from __future__ import annotations
 from ptxgen.codegen.source import TensorMap
 from ptxgen.lowering.kernel_problem import KernelProblem
 
-#: columns, rows, leading dimension in elements, bytes from one batch item to the next (0: all items have one matrix)
+#: (columns, rows, leading dimension in elements, bytes from one batch item to the next); 0 bytes: all items have one
+#: matrix
 Matrix = tuple[int, int, int, int]
 
 
 def stored(p: KernelProblem, name: str) -> Matrix:
-    """Operand A or B as it is in memory."""
+    """Operand A or B as stored in memory."""
     x = p.operand(name.upper())
     tensor: Matrix = x.access.tensor(x.element.bytes)
     return tensor
@@ -27,8 +28,8 @@ def matrix_map(
     batched: bool,
     offset: int = 0,
 ) -> TensorMap:
-    """The map of ``matrix``, whose elements have ``size`` bytes, in boxes with rows of ``span`` bytes. ``batched``: the
-    kernel takes batches, which are a third direction."""
+    """The tensor map of ``matrix``, with boxes ``box``. ``size``: bytes of an element; ``span``: bytes of a row of a
+    box; ``batched``: True if the kernel takes batches, which are a third direction."""
     columns, rows, ld, item = matrix
     extents, pitches = (columns, rows), (row_pitch(columns, ld, rows, size),)
     if not batched:
@@ -38,5 +39,5 @@ def matrix_map(
 
 
 def row_pitch(columns: int, ld: int, rows: int, size: int) -> int:
-    """Bytes from one row to the next. A single row has none, and any legal number will do."""
+    """Bytes from one row to the next. A single row has no pitch, and gets some legal number."""
     return ld * size if rows > 1 else -(-columns * size // 16) * 16

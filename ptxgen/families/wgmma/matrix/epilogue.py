@@ -1,7 +1,7 @@
-"""The epilogue of a wgmma kernel: it stores C from registers, or through shared memory. Numbers only; templates write
-the instructions.
+"""The epilogue of a wgmma kernel, which stores C from registers or through shared memory. Python makes numbers;
+templates write instructions.
 
-Accumulator i of lane l is row l / 4 + 8 (i / 2 mod 2), column 8 (i / 4) + 2 (l mod 4) + i mod 2 of a warp's rows.
+Accumulator i of lane l is at row l / 4 + 8 (i / 2 mod 2) and column 8 (i / 4) + 2 (l mod 4) + i mod 2 of a warp's rows.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ from ptxgen.lowering.row_reduce import RowReduce
 from ptxgen.lowering.sink import SelectValues, ValueSink
 from ptxgen.problem.epilogue_ops import ACTIVATION, SCALE
 
-#: sink -> the slot that takes its values from fragments
+#: sink -> the template file that takes its values from fragments
 _FRAGMENT_SINKS: dict[type[ValueSink], str] = {
     RowReduce: "epilogue/fragment_row_reduce.mako",
     Aggregate: "epilogue/fragment_aggregate.mako",
     SelectValues: "epilogue/fragment_select.mako",
 }
-WORD = 2  #: elements in four bytes of C
+WORD = 2  #: elements per word (four bytes) of C
 
 
 class FragmentRow(NamedTuple):
-    """A row of a thread: its number, and the rows from the first."""
+    """A row of a thread: its number, and its distance in rows from the thread's first row."""
 
     number: int
     offset: int
@@ -56,8 +56,9 @@ class FragmentRow(NamedTuple):
 
 @dataclass(frozen=True)
 class Stmatrix:
-    """One stmatrix. ``registers``: pairs of accumulators, each packed to a word; ``variant``, ``offset``: address
-    register and a constant to add; ``row``, ``column``: first row along X of the warpgroup, first column along Y."""
+    """One stmatrix instruction. ``registers``: pairs of accumulators, each of which is packed to a word; ``variant``,
+    ``offset``: the address as a register plus a constant; ``row``, ``column``: first row along X in the warpgroup, and
+    first column along Y."""
 
     registers: list[tuple[str, str]]
     variant: int
@@ -67,7 +68,7 @@ class Stmatrix:
 
     @property
     def words(self) -> str:
-        """The operand of packed pairs."""
+        """The operand with the packed pairs."""
         return braces([f"%word{n}" for n in range(len(self.registers))])
 
     @property
@@ -76,12 +77,13 @@ class Stmatrix:
 
     @property
     def staged_pairs(self) -> list[tuple[str, str]]:
-        """The registers with the values of each pair."""
+        """For each pair, the registers with its two values."""
         return [(f"%staged{2 * n}", f"%staged{2 * n + 1}") for n in range(len(self.registers))]
 
     @property
     def fragments(self) -> list[tuple[int, int, list[str], list[str]]]:
-        """The tuple (fragment along X, group of 8 columns, accumulators, registers with their values) of each group."""
+        """For each group of 8 columns: the fragment along X, the group, its accumulators, and the registers with their
+        values."""
         names = [r for pair in self.registers for r in pair]
         values = [r for pair in self.staged_pairs for r in pair]
         return [
@@ -97,7 +99,8 @@ class Stmatrix:
 
 @dataclass(frozen=True)
 class BoxStore:
-    """One box of C that TMA stores: from ``offset`` of the warpgroup's staging buffer, to ``x``, ``y`` of its tile."""
+    """A box of C that TMA stores. ``offset``: its place in the warpgroup's staging buffer; ``x``, ``y``: its place in
+    the warpgroup's tile."""
 
     offset: int
     x: int
@@ -106,8 +109,8 @@ class BoxStore:
 
 @dataclass(frozen=True)
 class Subtile:
-    """Columns that are stored at once. ``reuses_buffer``: an earlier subtile or tile used its buffer; ``along_x``,
-    ``along_y``: a thread's sums of each row along X (or column along Y), counted from its first."""
+    """Columns that are stored at once. ``reuses_buffer``: True if an earlier subtile or tile used its buffer;
+    ``along_x``, ``along_y``: a thread's sums by row along X, or by column along Y, counted from the thread's first."""
 
     index: int
     reuses_buffer: bool
@@ -119,7 +122,7 @@ class Subtile:
 
     @property
     def sides(self) -> dict[str, tuple[str, list[tuple[int, list[str]]]]]:
-        """Side -> (its name, a thread's sums of each row or column along it)."""
+        """Side -> its name, and a thread's sums by row or column along it."""
         return {"x": ("x", self.along_x), "y": ("y", self.along_y)}
 
     @property
@@ -132,9 +135,9 @@ class Subtile:
 
 
 class Staging:
-    """A warpgroup's subtiles in shared memory: packed to two bytes an element, stored by stmatrix to swizzled boxes.
-    ``transposed``: C is contiguous along X; ``y_columns``: columns along Y that the block stores; ``outer``:
-    registers with the coordinates of an item."""
+    """The subtiles of a warpgroup in shared memory: results are packed to two bytes per element, and stored by stmatrix
+    to swizzled boxes. ``transposed``: True if C is contiguous along X; ``y_columns``: columns along Y that the block
+    stores; ``outer``: registers with the coordinates of an item."""
 
     def __init__(
         self,
@@ -181,12 +184,12 @@ class Staging:
         ]
 
     def prefetch_barrier(self, subtile: Subtile) -> int:
-        """Bytes from a warpgroup's first mbarrier to the one that counts the prefetched operand of a subtile."""
+        """Bytes from a warpgroup's first mbarrier to the mbarrier for the prefetched operand of a subtile."""
         return 8 * (1 + subtile.index % self.buffers)
 
     @property
     def prefetch_barriers(self) -> list[str]:
-        """The address of the mbarrier that counts the prefetched operand of each subtile."""
+        """For each subtile, the address of the mbarrier for its prefetched operand."""
         return [f"%c_bar+{self.prefetch_barrier(c)}" for c in self.subtiles]
 
     @property
@@ -195,17 +198,17 @@ class Staging:
 
     @property
     def variant_chunks(self) -> range:
-        """The 16-byte chunks of each variant of a thread's address."""
+        """The numbers of the 16-byte chunks that the variants of a thread's address access."""
         return range(0, 2 * self.variants, 2)
 
     def groups(self, subtile: Subtile) -> range:
-        """The groups of 8 columns of a subtile, by their number in the tile."""
+        """The numbers in the tile of a subtile's groups of 8 columns."""
         each = self.columns // COLUMNS
         return range(subtile.index * each, (subtile.index + 1) * each)
 
     @staticmethod
     def of_groups(subtile: Subtile, groups: Sequence[int]) -> list[Stmatrix]:
-        """The instructions that store some groups of columns of a subtile."""
+        """The stmatrix instructions that store some groups of columns of a subtile."""
         return [x for x in subtile.stmatrices if x.column // COLUMNS in groups]
 
     def _stmatrices(self, subtile: int) -> list[Stmatrix]:
@@ -260,8 +263,8 @@ class Staging:
 
 @dataclass(frozen=True)
 class RowSegment:
-    """Boxes of a subtile side by side, whose rows continue from one box to the next. ``offset``: in the warpgroup's
-    staging buffer; ``row``, ``column``: of its first element in C, from the warpgroup's."""
+    """Boxes of a subtile side by side, whose rows continue from box to box. ``offset``: place in the warpgroup's
+    staging buffer; ``row``, ``column``: the first element's place in C, counted from the warpgroup's first element."""
 
     offset: int
     row: int
@@ -269,11 +272,12 @@ class RowSegment:
 
 
 class PairStores:
-    """Threads store boxes to C two elements at a time: ``threads`` of a row (``shift``: log2), ``row_step`` rows from
-    one of a thread to its next, ``swizzle``: address bits that differ in every other of these."""
+    """The stores of boxes to C by two elements at a time. ``threads``: threads of a row; ``shift``: log2 of
+    ``threads``; ``row_step``: rows from one of a thread's rows to its next; ``swizzle``: address bits that differ in
+    every other of these rows."""
 
-    IN_FLIGHT, LARGE = 8, 192  #: rows in flight; a quarter where a thread has LARGE accumulators or more
-    UNROLLED_BOXES = 6  #: boxes of a subtile that are unrolled; a loop stores more
+    IN_FLIGHT, LARGE = 8, 192  #: rows in flight; a quarter of them if a thread has LARGE accumulators or more
+    UNROLLED_BOXES = 6  #: most boxes of a subtile that are unrolled; if there are more, a loop stores them
 
     def __init__(self, s: Staging) -> None:
         self.staging = s
@@ -288,14 +292,14 @@ class PairStores:
 
     @cached_property
     def places(self) -> dict[BoxStore, tuple[int, int, int]]:
-        """Box -> its first row and column of C, and the column after that."""
+        """Box -> its first row of C, its first column of C, and the column after that."""
         boxes = [b for subtile in self.staging.subtiles for b in subtile.stores]
         first = {b: (b.y, b.x) if self.staging.transposed else (b.x, b.y) for b in boxes}
         return {b: (row, column, column + 1) for b, (row, column) in first.items()}
 
     @property
     def first(self) -> tuple[str, str, str]:
-        """The registers of the first row and column of C, and of the address of the box."""
+        """The registers with the first row and column of C, and with the address of the box."""
         s = self.staging
         return ("%loop_x", "%loop_y", "%box") if self.loops else (s.rows.row, s.rows.column, "%staging")
 
@@ -303,7 +307,7 @@ class PairStores:
 
     @property
     def step_bytes(self) -> int:
-        """Bytes of C between two rows of a thread, for each element of the step of rows."""
+        """The bytes of C between two rows of a thread, per element of the stride from row to row."""
         return WORD * self.row_step
 
     @property
@@ -318,22 +322,22 @@ class PairStores:
 
     @property
     def boxes(self) -> int:
-        """Boxes of 64 rows of a subtile."""
+        """The number of boxes in 64 rows of a subtile."""
         return self.staging.columns // self.staging.width
 
     @cached_property
     def first_rows(self) -> list[int]:
-        """Rows from the first one of a thread to each."""
+        """The distances from a thread's first row to each of its rows."""
         return [row * self.row_step for rows in self.batches for row in rows]
 
     @cached_property
     def addresses(self) -> list[str]:
-        """The address of each row of a thread in a box."""
+        """The shared-memory address of each of a thread's rows in a box."""
         registers = ("%smem_addr", "%smem_addr_odd")
         return [f"{registers[n % 2]}+{row * self.staging.span}" for n, row in enumerate(self.first_rows)]
 
     def emitted(self, subtile: Subtile) -> list[BoxStore]:
-        """Boxes that the kernel has instructions for: all, or the first one of the loop."""
+        """The boxes for which the kernel has instructions: all boxes, or the first box of the loop."""
         return subtile.stores[:1] if self.loops else subtile.stores
 
 
@@ -345,12 +349,13 @@ class BoxColumns(NamedTuple):
 
 
 class VectorStores:
-    """The stores of boxes from shared memory to C, 16 bytes at a time. ``threads``: those that store one row of a box,
-    ``shift``: log2 of them; ``row_step``: rows from one that a thread stores to its next; ``whole``: True if every
-    thread stores as many rows of a box; ``batches``: the numbers of these rows, as many at a time as have registers."""
+    """The stores of boxes from shared memory to C by 16 bytes at a time. ``threads``: threads that store a row of a
+    box; ``shift``: log2 of ``threads``; ``row_step``: rows from one of a thread's rows to its next; ``whole``: True if
+    every thread stores the same number of rows of a box; ``batches``: the numbers of a thread's rows, in batches for
+    which there are registers."""
 
     BYTES = 16
-    #: (accumulators that a thread has at least, rows in flight)
+    #: (least accumulators of a thread, rows in flight)
     IN_FLIGHT = (160, 1), (128, 2), (0, 4)
 
     def __init__(self, s: Staging) -> None:
@@ -366,7 +371,7 @@ class VectorStores:
         self.words = Tile("chunk_word", "b32", (len(self.batches[0]), 4))
 
     def strips(self, subtile: Subtile) -> list[list[BoxStore]]:
-        """The boxes of a subtile with the same rows of C."""
+        """The boxes of a subtile, grouped by their rows of C."""
         if self.staging.transposed:
             return [subtile.stores]
         return [[b for b in subtile.stores if b.x == m * ROWS] for m in range(self.staging.mi)]
@@ -379,33 +384,34 @@ class VectorStores:
 
     @cached_property
     def offsets(self) -> dict[BoxStore, list[int]]:
-        """Box -> bytes from a thread's place in the first box to that of each of its rows: rows that are ``row_step``
-        apart have the same swizzle."""
+        """Box -> bytes from a thread's place in the first box to each of its rows. Rows that are ``row_step`` apart
+        have the same swizzle."""
         rows = [n for batch in self.batches for n in batch]
         return {b: [b.offset + n * self.row_step * self.staging.span for n in rows] for b in self._boxes}
 
     @cached_property
     def columns(self) -> dict[BoxStore, BoxColumns]:
-        """Box -> its first column of C, and the offset of that."""
+        """Box -> its first column of C, and the offset of this column."""
         first = {b: b.x if self.staging.transposed else b.y for b in self._boxes}
         return {b: BoxColumns(column, column * 2) for b, column in first.items()}
 
     @cached_property
     def rows(self) -> dict[BoxStore, list[int]]:
-        """Box -> the rows of C of a thread, from its first."""
+        """Box -> the rows of C of a thread, counted from its first row."""
         first = {b: b.y if self.staging.transposed else b.x for b in self._boxes}
         rows = [n * self.row_step for batch in self.batches for n in batch]
         return {b: [row + n for n in rows] for b, row in first.items()}
 
     @cached_property
     def rows_left(self) -> list[int]:
-        """Rows of a box from each of the first thread's rows on."""
+        """For each of the first thread's rows, the number of rows of a box from this row on."""
         return [self.box_rows - n * self.row_step for batch in self.batches for n in batch]
 
 
 class RowWord(NamedTuple):
-    """A word of a thread: its row, from the warp's; its part of the row, and whether that is the last one; where it is
-    in shared memory, and where the word after it is."""
+    """A word that a thread stores. ``row``: counted from the warp's first row; ``part``: number of its part of the row;
+    ``last``: True for the last part; ``address``, ``next_address``: the shared-memory addresses of the word and of the
+    word after it."""
 
     row: int
     part: int
@@ -415,21 +421,21 @@ class RowWord(NamedTuple):
 
     @property
     def offset(self) -> int:
-        """Bytes from a thread's first word of the row in C."""
+        """Bytes in C from the thread's first word of the row to this word."""
         return 4 * WARP * self.part
 
     @property
     def elements(self) -> list[tuple[int, int]]:
-        """Pairs (column, offset) of both elements, from those of a thread's first in the row."""
+        """The (column, offset) of both elements, counted from the thread's first element of the row."""
         first = WARP * WORD * self.part
         return [(column, 2 * column) for column in (first, first + 1)]
 
 
 class RowStores:
-    """Warps store boxes to C row by row: a warp has a row, a thread a word of each 64 elements of it. The rows of a
-    warp are four rows from one another, so that all begin at the same offset in a word."""
+    """The stores of boxes to C row by row: a warp stores a row, and a thread stores a word of each 64 elements of the
+    row. The rows of a warp are four rows apart, so all of them begin at the same offset within a word."""
 
-    IN_FLIGHT = 8  #: words of a thread
+    IN_FLIGHT = 8  #: words of a thread in flight
 
     def __init__(self, s: Staging) -> None:
         self.staging = s
@@ -457,7 +463,8 @@ class RowStores:
         self.batch = [(row, part) for row in range(self.rows) for part in range(self.parts)]
 
     def address(self, segment: RowSegment, row: int, part: int, following: bool = False) -> str:
-        """Where a thread's word of row ``row``, part ``part`` is, or the word ``following`` it."""
+        """The shared-memory address of a thread's word of row ``row``, part ``part``; ``following``: True for the word
+        after it."""
         last, at = part == self.parts - 1, segment.offset + 4 * row * self.staging.span + part * self.part_bytes
         first, final = ("next_word_addr", "last_next_word_addr") if following else ("word_addr", self.last_address)
         register = final if last else first
@@ -465,7 +472,7 @@ class RowStores:
 
     @property
     def address_registers(self) -> str:
-        """The registers of ``addresses``, two of each."""
+        """The declaration of the registers in ``addresses``, two of each."""
         return ", ".join(f"%{r}<2>" for r in self.addresses)
 
     @property
@@ -479,7 +486,7 @@ class RowStores:
 
     @property
     def step_rows(self) -> int:
-        """Rows between two iterations of a warp."""
+        """Rows from one iteration of a warp to the next."""
         return 4 * self.rows
 
     @property
@@ -488,12 +495,12 @@ class RowStores:
 
     @property
     def last_elements(self) -> list[int]:
-        """The second element of a thread's word of each part of a row."""
+        """For each part of a row, the second element of a thread's word."""
         return [WARP * WORD * part + 1 for part in range(self.parts)]
 
     @cached_property
     def words(self) -> dict[RowSegment, list[RowWord]]:
-        """Segment -> the words of a thread in one iteration."""
+        """Segment -> the words that a thread stores in one iteration."""
         segments = [x for n in range(len(self.staging.subtiles)) for x in self.segments(n)]
         return {
             segment: [
@@ -519,8 +526,8 @@ class RowStores:
 
 @dataclass(frozen=True)
 class RegisterStore:
-    """One store from registers. ``pointer``: which row pointer; ``second``: 1 where it begins at the second of two
-    columns of Y; ``row``, ``column``: of C, a register and a constant to add."""
+    """One store from registers. ``pointer``: the number of its row pointer; ``second``: 1 if it begins at the second of
+    two columns of Y, else 0; ``row``, ``column``: its place in C, each a register plus a constant."""
 
     registers: list[str]
     pointer: int
@@ -532,7 +539,7 @@ class RegisterStore:
 
 @dataclass(frozen=True)
 class Epilogue(epilogue.Epilogue):
-    """The epilogue of the sums of a tile. ``sums``: their registers."""
+    """The epilogue of the sums of a tile. ``sums``: the registers of the sums."""
 
     problem: KernelProblem
     geometry: WgmmaGeometry
@@ -541,7 +548,7 @@ class Epilogue(epilogue.Epilogue):
 
     @cached_property
     def vector(self) -> Tile:
-        """Results of a vector, where they have registers of their own."""
+        """The registers of the results of a vector, if results have registers of their own."""
         return Tile("result", self.arithmetic.type, (self.c.vec,))
 
     @property
@@ -552,12 +559,12 @@ class Epilogue(epilogue.Epilogue):
 
     @property
     def takes_fragments(self) -> bool:
-        """True if the sink takes its values from fragments with complete sums."""
+        """True if the sink takes its values from fragments of complete sums."""
         return takes_fragments(self.problem.sink) and not self.reduction.stores_partials
 
     @property
     def pack_8bit(self) -> bool:  # type: ignore[override]
-        """True if four lanes exchange pairs of 8-bit results, so that each stores a whole group of columns."""
+        """True if four lanes exchange pairs of 8-bit results, so that each lane stores a whole group of columns."""
         whole = self.config.vec_c >= COLUMNS and self.y_columns % (4 * COLUMNS) == 0
         return whole and bool(packs_8bit(self.problem, self.config)) and self.store_op == "epilogue/store.mako"
 
@@ -576,7 +583,7 @@ class Epilogue(epilogue.Epilogue):
 
     @property
     def formula(self) -> str:
-        """What is stored, for a banner."""
+        """A text for a banner: what is stored."""
         return "C = alpha sums + beta C" if self.scales_sums else "values of the sums"
 
     # ---- fused operations
@@ -587,8 +594,8 @@ class Epilogue(epilogue.Epilogue):
 
     @property
     def out_of_place(self) -> bool:
-        """True if fused operations write to registers of their own. In place, sums would stay live until the next
-        tile, and ptxas would hold both; results that other lanes receive must stay in their registers."""
+        """True if fused operations write to registers of their own. If they wrote in place, sums would stay live until
+        the next tile, and ptxas would hold both. Results that other lanes receive must stay in their registers."""
         return bool(self.problem.sink.ops) and not self.pack_8bit
 
     @property
@@ -606,7 +613,8 @@ class Epilogue(epilogue.Epilogue):
 
     @property
     def staging_base(self) -> int:
-        """Offset of the staging buffers in shared memory: on the stages, or after them and the cluster's sums."""
+        """The offset of the staging buffers in shared memory: at the stages, or after the stages and the cluster's
+        sums."""
         g = self.geometry
         return 0 if self.config.epilogue_aliases_ab else int(g.pipeline.bytes + g.reduction.dsmem_bytes)
 
@@ -624,19 +632,19 @@ class Epilogue(epilogue.Epilogue):
 
     @property
     def via_tma(self) -> bool:
-        """True if TMA alone accesses C."""
+        """True if only TMA accesses C."""
         return self.via_smem and self.tma
 
     @property
     def shifted_rows(self) -> str:
-        """Register with the row of a box, if C is an array of ranges of rows; else empty."""
+        """The register with the row of a box if C is an array of ranges of rows; else empty."""
         if not grouped_rows.ranges(self.problem, "c"):
             return ""
         return "%box_y" if self.transposed else "%box_x"
 
     @property
     def box_template(self) -> str:
-        """How boxes get from shared memory to C."""
+        """The template file that moves boxes from shared memory to C."""
         if self.phased:
             return "epilogue/vector_row_store.mako"
         if self.runs:
@@ -654,45 +662,47 @@ class Epilogue(epilogue.Epilogue):
 
     @property
     def tma_operands(self) -> tuple[str, ...]:
-        """The elementwise operands that TMA loads into the staging buffers: the first one is prefetched, the second one
-        is loaded to the same buffers when the sums have used the first."""
+        """The elementwise operands that TMA loads into the staging buffers. The first is prefetched; the second is
+        loaded to the same buffers after the sums have used the first."""
         return self.problem.sink.elementwise if self.via_tma else ()
 
     @property
     def prefetched(self) -> str:
-        """The elementwise operand that TMA loads to a staging buffer as soon as the buffer is free; empty: none."""
+        """The elementwise operand that TMA loads to a staging buffer as soon as the buffer is free; empty if there is
+        none."""
         return next(iter(self.tma_operands), "")
 
     @property
     def prefetches_early(self) -> bool:
-        """True if the loads to the first buffers precede the K loop: they need no memory of the stages."""
+        """True if the loads to the first buffers are issued before the K loop, because they do not use the memory of
+        the stages."""
         c = self.config
         return bool(self.prefetched) and not c.epilogue_aliases_ab and c.cluster_k * c.kg == 1
 
     @property
     def c_barriers(self) -> int:
-        """``c_barriers`` of its problem and configuration."""
+        """The result of the function ``c_barriers`` for the problem and configuration."""
         return c_barriers(self.problem, self.config)
 
     @property
     def maps(self) -> list[str]:
-        """Names of the tensor maps that it takes."""
+        """The names of the tensor maps that the epilogue uses."""
         return ["map_c"] * (self.via_smem and self.tma) + [f"map_{name}" for name in self.tma_operands]
 
     # ---- from registers
 
     @property
     def rows(self) -> int:
-        """Rows of a thread."""
+        """The number of rows of a thread."""
         return 2 * self.mainloop.mi
 
     @property
     def row_pointers(self) -> list[int]:
-        """Rows (columns, where C is transposed) that a thread has pointers to, from its first."""
+        """The rows (columns, if C is transposed) to which a thread has pointers, counted from its first."""
         return [0, 1] if self.transposed else [self.row_offset(n) for n in range(self.rows)]
 
     def row_offset(self, n: int) -> int:
-        """Rows from a thread's first to its ``n``-th."""
+        """Rows from a thread's first row to its row number ``n``."""
         return n // 2 * ROWS + n % 2 * self.mainloop.next_row
 
     @cached_property
@@ -708,12 +718,13 @@ class Epilogue(epilogue.Epilogue):
 
     @cached_property
     def column_groups(self) -> list[tuple[int, int]]:
-        """Columns from a thread's first to its two columns of each group of 8."""
+        """For each group of 8 columns, the thread's two columns, counted from its first."""
         return [(first, first + 1) for first in range(0, self.y_columns, COLUMNS)]
 
     @cached_property
     def fragments(self) -> dict[tuple[int, int], list[str]]:
-        """The map (fragment along X, group of columns) -> a thread's sums: [row][column]."""
+        """A thread's sums row by row, for each (fragment along X, group of columns). A fragment has two rows by two
+        columns."""
         groups = range(self.sums.shape[1] // FRAGMENT)
         return {
             (m, j): [self.sums[m, FRAGMENT * j + q] for q in range(FRAGMENT)]
@@ -723,8 +734,8 @@ class Epilogue(epilogue.Epilogue):
 
     @cached_property
     def thread_stores(self) -> dict[tuple[int, int], list[tuple[RegisterStore, list[str], list[str]]]]:
-        """The map (group of columns, row) -> (store, registers of its results, lines that compute them) of each
-        store."""
+        """The stores for each (group of columns, row): the store, the registers of its results, and the lines that
+        compute them."""
         places = [(j, n) for j in range(self.y_columns // COLUMNS) for n in range(self.rows)]
         return {
             (j, n): [(w, self.result_registers(w), self.scaled_results(w)) for w in self.stores(j, n)]
@@ -733,8 +744,8 @@ class Epilogue(epilogue.Epilogue):
 
     @cached_property
     def packed_groups(self) -> dict[tuple[int, int], tuple[list[str], int, RegisterStore]]:
-        """Pairs (last group of columns, row) of four groups whose 8-bit results lanes exchange -> (word of each group,
-        first column, store of the first group)."""
+        """For four groups of columns whose 8-bit results lanes exchange, by (last group, row): the word of each group,
+        the first column, and the store of the first group."""
         if not self.pack_8bit:
             return {}
         groups = range(3, self.y_columns // COLUMNS, 4)
@@ -746,7 +757,7 @@ class Epilogue(epilogue.Epilogue):
 
     @property
     def group_pitch_bytes(self) -> int:
-        """Bytes from a column of a transposed C to that 8 columns on, for each element of the leading dimension."""
+        """The bytes of a transposed C from one group of 8 columns to the next, per element of the leading dimension."""
         return COLUMNS * self.out_bytes
 
     @property
@@ -756,12 +767,12 @@ class Epilogue(epilogue.Epilogue):
 
     @property
     def c_val_count(self) -> int:
-        """Registers for elements of C, or results of activations."""
+        """The number of registers for elements of C, or for results of activations."""
         return 8 if self.has_activation else 2
 
     @property
     def unscaled_label(self) -> str:
-        """Where sums that are not scaled continue."""
+        """The label at which a kernel continues if sums are not scaled."""
         return "SCALED" if self.scales or self.problem.sink.elementwise else "PACK"
 
     @property
@@ -776,22 +787,22 @@ class Epilogue(epilogue.Epilogue):
 
     @property
     def contiguous(self) -> tuple[str, str]:
-        """The registers of a thread's first place across C's contiguous direction, and along it."""
+        """The registers with a thread's first place across, and along, C's contiguous direction."""
         return ("%c_y", "%c_x") if self.transposed else ("%c_x", "%c_y")
 
     def results(self, stmatrix: Stmatrix) -> list[tuple[str, str]]:
-        """The pairs that an stmatrix packs. Activations write to registers of their own."""
+        """The pairs that an stmatrix packs. Results of activations are in registers of their own."""
         return self.activated[len(stmatrix.registers)] if self.has_activation else stmatrix.registers
 
     @cached_property
     def activated(self) -> dict[int, list[tuple[str, str]]]:
-        """Pairs of an stmatrix -> the registers of what activations make of them."""
+        """Pairs of an stmatrix -> the registers with the results of the activation."""
         pairs = [(f"%c_val{2 * n}", f"%c_val{2 * n + 1}") for n in range(FRAGMENT)]
         return {count: pairs[:count] for count in range(1, FRAGMENT + 1)}
 
     @property
     def side_of(self) -> dict[str, str]:
-        """Axis of C -> the side along which it is."""
+        """Axis of C -> the side of the tile along it."""
         return {"row": "y", "column": "x"} if self.transposed else {"row": "x", "column": "y"}
 
     def result_registers(self, store: RegisterStore) -> list[str]:
@@ -799,12 +810,12 @@ class Epilogue(epilogue.Epilogue):
         return [self.vector[n] for n in range(len(store.registers))] if self.out_of_place else store.registers
 
     def scaled_results(self, store: RegisterStore) -> list[str]:
-        """The instructions that give the sink the sums of a store; none if it takes the sums themselves."""
+        """The instructions that pass the sums of a store to the sink; empty if the sink takes the sums themselves."""
         pairs = zip(self.result_registers(store), store.registers, strict=True)
         return [self.scaled(to, r) for to, r in pairs if self.scales_sums or to != r]
 
     def stores(self, j: int, n: int) -> list[RegisterStore]:
-        """The stores of row ``n``, columns of group ``j``."""
+        """The stores for row ``n`` and the columns of group ``j``."""
         m, h = divmod(n, 2)
         pair = [self.sums[m, 4 * j + 2 * h + e] for e in range(2)]
         step = self.c.vec
@@ -827,41 +838,41 @@ class Epilogue(epilogue.Epilogue):
 
     @cached_property
     def runs(self) -> list[RunLayout]:
-        """Where rows and columns of C are, where C is no matrix; else none."""
+        """The run layouts of the rows and of the columns of C; empty if C is a matrix."""
         return run_layouts(self.problem)
 
     @property
     def runs_along(self) -> tuple[RunLayout, RunLayout]:
-        """Those along X and along Y."""
+        """The run layout along X, and the one along Y."""
         rows, columns = self.runs
         return (columns, rows) if self.transposed else (rows, columns)
 
     @property
     def run_registers(self) -> str:
-        """The registers of the runs."""
+        """The registers for runs, separated by commas."""
         return ", ".join(f"%{name}" for run in self.runs for name in run.registers)
 
     @property
     def phased(self) -> bool:
-        """True if rows of C are strided pixels of a phase of a strided input gradient."""
+        """True if rows of C are the pixels of a phase of a strided input gradient."""
         x = im2col(self.problem)
         return x is not None and bool(x.phases) and not x.by_phase
 
     @property
     def locations(self) -> str:
-        """The slot that computes the offsets of rows and columns."""
+        """The template file that computes the offsets of rows and columns."""
         if im2col(self.problem).blocks:
             return "epilogue/block_offsets.mako"
         return "epilogue/phase_offsets.mako" if self.phased else "epilogue/run_offsets.mako"
 
     @property
     def paired(self) -> bool:
-        """True if two neighbouring columns are one access."""
+        """True if two adjacent columns are stored by one access."""
         return bool(self.problem.vectors[2] > 1)
 
     @property
     def pointers(self) -> list[str]:
-        """The registers with the addresses of two neighbouring columns, or of both."""
+        """The registers with the address of each of two adjacent columns, or of both."""
         return ["%c_addr"] if self.paired else ["%c_addr", "%next_c_addr"]
 
     @property
@@ -870,10 +881,11 @@ class Epilogue(epilogue.Epilogue):
 
 
 def takes_fragments(sink: Any) -> bool:
-    """True if there is a slot that takes the values of a sink from fragments."""
+    """True if a template takes the values of this sink from fragments."""
     return type(sink) in _FRAGMENT_SINKS
 
 
 def c_barriers(p: KernelProblem, c: Config) -> int:
-    """mbarriers of a warpgroup: for loads of C, then for the prefetched operand in each staging buffer."""
+    """The number of a warpgroup's mbarriers for the epilogue: for loads of C, and for the prefetched operand in each
+    staging buffer."""
     return int(1 + prefetch_barriers(p, c)) if c.epilogue_smem else 0

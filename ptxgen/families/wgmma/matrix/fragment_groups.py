@@ -1,4 +1,4 @@
-"""Reductions into groups of the values in fragments."""
+"""Reductions of the values in fragments by group keys."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from ptxgen.expr.value_types import type_of
 from ptxgen.families.wgmma.geometry import COLUMNS
 from ptxgen.families.wgmma.matrix.fragment_values import FRAGMENT, FragmentValues
 
-_LANES = (16, 8, 4, 2, 1)  #: distances of the lanes of a warp
+_LANES = (16, 8, 4, 2, 1)  #: lane distances by which a whole warp is reduced
 _REDUX = {"+": "add", "min": "min", "max": "max", "&": "and", "|": "or", "^": "xor"}
 
 
 class GroupedResult(NamedTuple):
-    """A ``FragmentResult`` with its registers: its value, the value of its row's run, and its keys."""
+    """A ``FragmentResult`` with the registers of its value, of its row's run, and of its keys."""
 
     q: int
     row: int
@@ -31,7 +31,8 @@ class GroupedResult(NamedTuple):
 
 
 def halved(first: int, end: int) -> dict[tuple[int, int], int]:
-    """The map (first, end) -> the middle of a range and of both its halves, down to ranges of one number."""
+    """The middle of a range, and recursively of both its halves, down to ranges of one number: (first, end) ->
+    middle."""
     if end - first < 2:
         return {}
     middle = (first + end) // 2
@@ -40,8 +41,9 @@ def halved(first: int, end: int) -> dict[tuple[int, int], int]:
 
 @dataclass(frozen=True)
 class FragmentGroups(GroupReduction):
-    """A thread reduces the values of each of its rows in adjacent columns with one key. ``mi``: fragments along X;
-    ``transposed``: X is along N; ``columns``: groups of 8 columns."""
+    """The reduction by group keys, in which a thread first reduces the values of each of its rows in adjacent columns
+    with equal keys. ``mi``: fragments along X; ``transposed``: True if X is along N; ``columns``: groups of 8
+    columns."""
 
     values: FragmentValues
     mi: int = 1
@@ -55,37 +57,37 @@ class FragmentGroups(GroupReduction):
 
     @cached_property
     def reduced(self) -> FragmentValues:
-        """The values without the keys, and the condition of the pairs that are reduced."""
+        """The values without the keys, with the condition of the pairs that are reduced."""
         return replace(self.values, chosen=(VALUE,))
 
     @cached_property
     def run(self) -> Tile:
-        """The values of 8 columns: [fragment along X][row][column]."""
+        """The registers of the values of 8 columns: [fragment along X][row][column]."""
         return Tile("run", self.ptx_type, (self.mi, FRAGMENT))
 
     @cached_property
     def row_run(self) -> Tile:
-        """The values of each row whose columns have the key of the run: [fragment along X][row]."""
+        """The registers of the reduced value of each row's run of equal keys: [fragment along X][row]."""
         return Tile("row_run", self.ptx_type, (self.mi, 2))
 
     @cached_property
     def x_keys(self) -> Tile:
-        """The keys of a thread's rows along X: [fragment along X][row]."""
+        """The registers of the keys of a thread's rows along X: [fragment along X][row]."""
         return Tile("x_key", "b32", (self.mi, 2))
 
     @cached_property
     def y_keys(self) -> Tile:
-        """The keys of a thread's columns along Y."""
+        """The registers of the keys of a thread's columns along Y."""
         return Tile("y_key", "b32", (2,))
 
     @property
     def axes(self) -> tuple[str, str]:
-        """The axes along X and along Y."""
+        """The axis along X, and the axis along Y."""
         return ("j", "i") if self.transposed else ("i", "j")
 
     @property
     def sides(self) -> tuple[int, int]:
-        """The numbers of the keys along X and along Y, among the sink's expressions."""
+        """The indices, among the sink's expressions, of the key along X and of the key along Y."""
         return (COLUMN, ROW) if self.sink.transposed != self.transposed else (ROW, COLUMN)
 
     @property
@@ -95,13 +97,13 @@ class FragmentGroups(GroupReduction):
 
     @property
     def extents(self) -> tuple[str, str]:
-        """The parameters with the numbers of groups of the keys along X and along Y."""
+        """The parameters with the number of groups of the key along X, and of the key along Y."""
         x, y = self.axes
         return self.extent(x), self.extent(y)
 
     @property
     def pair(self) -> tuple[str, str]:
-        """The registers of a pair's indices along X and along Y."""
+        """The registers with the indices of a pair along X and along Y."""
         return ("%c_col", "%c_row") if self.transposed else ("%c_row", "%c_col")
 
     @property
@@ -110,17 +112,17 @@ class FragmentGroups(GroupReduction):
 
     @property
     def group_bits(self) -> list[str]:
-        """The bit of each group of columns."""
+        """For each group of columns, a literal of the bit that stands for it."""
         return [hex(1 << j) for j in range(self.columns)]
 
     @property
     def group_labels(self) -> list[str]:
-        """The label of the code of each group of columns, and of that after the last one."""
+        """The labels at the code of each group of columns, and after the last one."""
         return [*(f"GROUP_{j}" for j in range(self.columns)), "LAST_GROUP"]
 
     @property
     def halves(self) -> dict[tuple[int, int], int]:
-        """The map (first group, end) -> the middle of the ranges of groups of columns that a search halves."""
+        """The middle of each range of groups of columns that a search halves: (first group, end) -> middle."""
         return halved(0, self.columns)
 
     @property
@@ -136,7 +138,7 @@ class FragmentGroups(GroupReduction):
 
     @property
     def differs(self) -> str:
-        """The comparison that is true if values are not equal, or are NaN."""
+        """The opcode of the comparison that is true if values differ or are NaN."""
         return f"setp.{'neu' if type_of(self.type).floating else 'ne'}.{self.type}"
 
     def join_warp(self, value: str) -> list[str]:

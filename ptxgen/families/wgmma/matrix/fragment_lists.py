@@ -1,4 +1,4 @@
-"""Lists of the values of selected results in fragments: a bit of each result of a thread tells if it is selected."""
+"""Lists of values of selected results in fragments. For each result of a thread, a bit says if it is selected."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ WORD = 32  #: bits of a register
 
 @dataclass(frozen=True)
 class FragmentLists(SelectedLists):
-    """The bits of a group of 8 columns are adjacent, in a part of a word: of fragment ``m`` along X, result ``q``, bit
-    4 m + q. ``ptx_type``: the type of sums; ``mi``: fragments along X; ``groups``: of columns."""
+    """The selection of results in fragments. The bits of a group of 8 columns are adjacent within a word: result ``q``
+    of fragment ``m`` along X has bit 4 m + q. ``ptx_type``: the type of sums; ``mi``: fragments along X; ``groups``:
+    groups of columns."""
 
     ptx_type: str = "f32"
     mi: int = 1
@@ -26,7 +27,7 @@ class FragmentLists(SelectedLists):
 
     @cached_property
     def each(self) -> int:
-        """Bits of a group: a power of two."""
+        """The number of bits of a group, a power of two."""
         return 1 << (FRAGMENT * self.mi - 1).bit_length()
 
     @property
@@ -39,78 +40,78 @@ class FragmentLists(SelectedLists):
 
     @cached_property
     def picked(self) -> Tile:
-        """The sums of one group: [fragment along X][row][column]."""
+        """The registers of the sums of one group: [fragment along X][row][column]."""
         return Tile("picked", self.ptx_type, (self.mi, FRAGMENT))
 
     @property
     def columns(self) -> int:
-        """Columns of a tile along Y."""
+        """The number of columns of a tile along Y."""
         return COLUMNS * self.groups
 
     @property
     def group_bits(self) -> list[str]:
-        """The bit of each group of columns."""
+        """For each group of columns, a literal of the bit that stands for it."""
         return [hex(1 << j) for j in range(self.groups)]
 
     @property
     def halves(self) -> dict[tuple[int, int], int]:
-        """The map (first group, end) -> the middle of the ranges of groups of columns that a search halves."""
+        """The middle of each range of groups of columns that a search halves: (first group, end) -> middle."""
         return halved(0, self.groups)
 
     @property
     def places(self) -> list[tuple[str, int]]:
-        """The pair (register, first bit) of each group."""
+        """For each group: the register of its bits, and the first bit."""
         return [self.place(j) for j in range(self.groups)]
 
     @property
     def result_bits(self) -> dict[tuple[int, int], list[tuple[str, str]]]:
-        """The map (fragment along X, group) -> (register, bit) of each of its results."""
+        """The register and the bit of each result, for each (fragment along X, group)."""
         return {
             (m, j): [self.bit(m, j, q) for q in range(FRAGMENT)] for m in range(self.mi) for j in range(self.groups)
         }
 
     @property
     def masks_of_rows(self) -> list[str]:
-        """The bits of a word without those of each row."""
+        """For each row, the mask that clears its bits in a word."""
         return [self.but_row(n) for n in range(2 * self.mi)]
 
     @property
     def masks_of_columns(self) -> list[list[tuple[str, str]]]:
-        """Pairs (register, the bits of the word without those of the column) of both columns of each group."""
+        """For both columns of each group: the register, and the mask that clears the column's bits."""
         return [[self.but_column(j, e) for e in range(2)] for j in range(self.groups)]
 
     @property
     def bits_of_groups(self) -> list[tuple[int, str]]:
-        """The pair (number of the register, bits) of each group."""
+        """For each group: the number of its register, and the mask of its bits."""
         return [(self.bits.all.index(register), bits) for register, bits in map(self.group, range(self.groups))]
 
     @property
     def picked_sums(self) -> list[list[str]]:
-        """The registers of the sums of one group in each fragment along X."""
+        """For each fragment along X, the registers of the sums of one group."""
         return [[self.picked[m, q] for q in range(FRAGMENT)] for m in range(self.mi)]
 
     def place(self, j: int) -> tuple[str, int]:
-        """The pair (register, first bit) of group ``j``."""
+        """The register of the bits of group ``j``, and the first bit."""
         word, group = divmod(j, WORD // self.each)
         return self.bits[word], group * self.each
 
     def bit(self, m: int, j: int, q: int) -> tuple[str, str]:
-        """The pair (register, bit) of a result."""
+        """The register and the bit of a result."""
         register, first = self.place(j)
         return register, hex(1 << first + FRAGMENT * m + q)
 
     def group(self, j: int) -> tuple[str, str]:
-        """The pair (register, bits) of group ``j``."""
+        """The register of the bits of group ``j``, and their mask."""
         register, first = self.place(j)
         return register, hex((1 << self.each) - 1 << first)
 
     def but_row(self, n: int) -> str:
-        """The bits of a word without those of row ``n``."""
+        """The mask that clears the bits of row ``n`` in a word."""
         m, h = divmod(n, 2)
         return self._but(range(WORD // self.each), [FRAGMENT * m + 2 * h + e for e in range(2)])
 
     def but_column(self, j: int, e: int) -> tuple[str, str]:
-        """The pair (register, the bits of the word without those of column ``e`` of group ``j``)."""
+        """The register of group ``j``, and the mask that clears the bits of its column ``e``."""
         register, first = self.place(j)
         return register, self._but(
             [first // self.each], [FRAGMENT * m + 2 * h + e for m in range(self.mi) for h in (0, 1)]

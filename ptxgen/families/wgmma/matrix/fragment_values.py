@@ -1,5 +1,5 @@
-"""The values that a sink takes of the sums of a warpgroup, in the fragments of wgmma: a thread has, of each group of 8
-columns along Y, two adjacent columns of two rows along X."""
+"""The values that a sink takes from the sums of a warpgroup, in the fragments of wgmma. In each group of 8 columns
+along Y, a thread has two adjacent columns of two rows along X."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ FRAGMENT = 4  #: results of a thread in 8 columns of 64 rows: [row][column]
 
 
 class FragmentResult(NamedTuple):
-    """A result of a thread in a fragment: its number, the number of its row in all and in the fragment, its column, and
-    its bit among those of a group of columns."""
+    """A result of a thread in a fragment: its number; the number of its row in all and in the fragment; its column; its
+    bit among those of a group of columns."""
 
     q: int
     row: int
@@ -30,19 +30,21 @@ class FragmentResult(NamedTuple):
 
 @dataclass(frozen=True)
 class FragmentValues(ResultValues):
-    """A vector is a fragment: the results of two rows, by two columns. ``mi``: fragments along X; ``transposed``: X is
-    along N. Elements of vectors along X are loaded once a tile, those along Y once for ``batch`` groups of columns."""
+    """The values of results in fragments; a vector is a fragment, two rows by two columns. ``mi``: fragments along X;
+    ``transposed``: True if X is along N. Elements of vectors along X are loaded once per tile, elements of vectors
+    along Y once for ``batch`` groups of columns."""
 
     mi: int = 1
     transposed: bool = False
 
-    COLUMNS = 8  #: groups of columns whose elements of vectors along Y are in registers, of all vectors
-    HOISTED = 2  #: vectors along Y whose loads ptxas may hoist
+    COLUMNS = 8  #: groups of columns whose elements of vectors along Y are in registers, over all vectors
+    HOISTED = 2  #: most vectors along Y whose loads ptxas may hoist
     LONG = 8  #: instructions of a value from which on fragments are computed one after the other
 
     @cached_property
     def mirror(self) -> FragmentValues | None:
-        """The values of (j, i) are those of a tile whose X is along the other side."""
+        """The values of the pairs (j, i), which are those of a tile whose X is along the other side. None: pairs are
+        not mirrored."""
         return replace(self, exchanged=True, transposed=not self.transposed) if self.sink.mirrored else None
 
     @cached_property
@@ -57,23 +59,23 @@ class FragmentValues(ResultValues):
 
     @property
     def along_x(self) -> list[ReadArray]:
-        """The arrays with an element for each row along X."""
+        """The arrays that have an element for each row along X."""
         return [x for x in self.arrays if x.axes == ("j" if self.transposed else "i")]
 
     @property
     def along_y(self) -> list[ReadArray]:
-        """Those with one for each column along Y."""
+        """The arrays that have an element for each column along Y."""
         return [x for x in self.arrays if x.axes == ("i" if self.transposed else "j")]
 
     @property
     def pitched(self) -> list[ReadArray]:
-        """Those with one for each result."""
+        """The arrays that have an element for each result."""
         return [x for x in self.arrays if x.pitched]
 
     @property
     def element_rows(self) -> list[tuple[ReadArray, list[tuple[str, list[tuple[str, int, int, str]]]]]]:
-        """The arrays with an element for each result; of each of two rows: the register of its index, and (register of
-        the index in the row, row along X, column along Y, register) of each of two elements."""
+        """For each array with an element per result, and for each of two rows: the register of the row's index, and for
+        each of two elements (register of the index in the row, row along X, column along Y, register)."""
         rows = []
         for x in self.pitched:
             tile, along_x = self.element_tile(x), (x.axes[0] == "i") != self.transposed
@@ -92,17 +94,17 @@ class FragmentValues(ResultValues):
 
     @property
     def row_arrays(self) -> list[tuple[ReadArray, Tile]]:
-        """The arrays with an element for each row along X, and its registers."""
+        """The arrays that have an element for each row along X, with their registers."""
         return [(x, self.x_tile(x)) for x in self.along_x]
 
     @property
     def column_arrays(self) -> list[tuple[ReadArray, Tile]]:
-        """The arrays with an element for each column along Y, and those of a batch."""
+        """The arrays that have an element for each column along Y, with the registers for a batch."""
         return [(x, self.y_tile(x)) for x in self.along_y]
 
     @property
     def element_tiles(self) -> list[Tile]:
-        """The registers of the arrays with an element for each result."""
+        """The registers of the arrays that have an element for each result."""
         return [self.element_tile(x) for x in self.pitched]
 
     @property
@@ -114,24 +116,24 @@ class FragmentValues(ResultValues):
         ]
 
     def x_tile(self, x: ReadArray) -> Tile:
-        """The elements of the rows of a thread: [fragment along X][row]."""
+        """The registers of the elements of a thread's rows: [fragment along X][row]."""
         return Tile(f"{x.name}_x", x.ptx_type, (self.mi, 2))
 
     def y_tile(self, x: ReadArray) -> Tile:
-        """The elements of the columns of a batch: [group][column]."""
+        """The registers of the elements of the columns of a batch: [group][column]."""
         return Tile(f"{x.name}_y", x.ptx_type, (self.batch, 2))
 
     def element_tile(self, x: ReadArray) -> Tile:
-        """The elements of a fragment."""
+        """The registers of the elements of a fragment."""
         return Tile(f"{x.name}_at", x.ptx_type, (2, 2))
 
     def batches(self, groups: Sequence[int]) -> list[Sequence[int]]:
-        """The groups of columns, as many at a time as have registers for elements along Y."""
+        """The groups of columns in batches, for whose elements along Y there are registers."""
         return [groups[n : n + self.batch] for n in range(0, len(groups), self.batch)]
 
     @cached_property
     def batch(self) -> int:
-        """Groups of columns of a batch: an even number."""
+        """The number of groups of columns of a batch, which is even."""
         return max(2, self.COLUMNS // max(len(self.along_y), 1) & ~1)
 
     @property
@@ -147,8 +149,8 @@ class FragmentValues(ResultValues):
     # ---- lines
 
     def fragment_lines(self, m: int, group: int, sums: Sequence[str]) -> list[str]:
-        """The instructions that compute the values of a fragment. ``m``: of the fragments along X; ``group``: of the
-        batch."""
+        """The instructions that compute the values of a fragment. ``m``: its number along X; ``group``: its number in
+        the batch."""
         return self._fragment(m, group, sums, Temporaries("v"))
 
     def _lines(self, sums: Sequence[str], used: Temporaries) -> list[str]:

@@ -1,4 +1,4 @@
-"""Producer loads of plain matrices: the coordinates of a stage along K, and the tensor maps of A and B."""
+"""The producer loads of plain matrices: the coordinates of a stage along K, and the tensor maps of A and B."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ptxgen.lowering.kernel_problem import KernelProblem
 
 @dataclass(frozen=True)
 class MatrixLoads(Part):
-    """A and B are matrices: the coordinate along K is the register %k."""
+    """The loads of A and B as matrices. The coordinate along K is the register %k."""
 
     problem: KernelProblem
     config: Config
@@ -30,7 +30,7 @@ class MatrixLoads(Part):
     batched: bool
 
     template = "addr/tensormap.mako"
-    units = 1  #: units of K in a stage; each has coordinates of its own
+    units = 1  #: number of units of K in a stage; each unit has coordinates of its own
 
     last_unit = Last("units")
 
@@ -44,11 +44,11 @@ class MatrixLoads(Part):
         return operand_class(role, name, self.geometry, self.config, base, multicast, outer)
 
     def _outer(self, name: str) -> Sequence[str]:
-        """Registers with the coordinates of an item of operand ``name``."""
+        """The registers with the coordinates of an item of operand ``name``."""
         return (f"%item_{name}",) if self.batched else ()
 
     def tensor_map(self, p: KernelProblem, x: OperandPath, element_type: str) -> TensorMap:
-        """The map of an operand of ``p``, its elements of type ``element_type``."""
+        """The tensor map of an operand of ``p``, with elements of type ``element_type``."""
         size = p.operand(x.name.upper()).element.bytes
         if p.k == 0:  # maps must have an extent: the workspace, which is zero
             return matrix_map(p, "W", element_type, (16, 1, 16, 0), size, x.box, x.span, self.batched)
@@ -63,5 +63,5 @@ class MatrixLoads(Part):
 
     @property
     def parameters(self) -> list[Parameters]:
-        """Kernel parameters beyond those of every product."""
+        """The kernel parameters in addition to those of every product."""
         return []

@@ -28,13 +28,13 @@ from ptxgen.families.wgmma.packing.split_bf16x3 import SplitOperand
 from ptxgen.lowering.block_scales import block_scaled
 from ptxgen.lowering.kernel_problem import KernelProblem
 
-WARPGROUP_BARRIER = 2  #: the named barrier of math warpgroup 0
+WARPGROUP_BARRIER = 2  #: number of the named barrier of math warpgroup 0
 
 
 class StageSum(NamedTuple):
-    """Products of a stage that are added in one set of registers. ``complete``: the sums that are added to the totals
-    when these products are issued: pairs (registers, products of so many sums that may still run); the last sum of a
-    stage is none of them."""
+    """Products of a stage that accumulate in one set of registers. ``complete``: the sums that are added to the totals
+    when these products have been issued, as (registers, number of later groups of products that may still run). The
+    last sum of a stage is never among them."""
 
     registers: Tile
     products: list[Product]
@@ -43,7 +43,7 @@ class StageSum(NamedTuple):
 
 @dataclass(frozen=True)
 class Mainloop(Part):
-    """The loop of the math warpgroups over stages. ``arithmetic``: of sums outside the loop."""
+    """The loop of the math warpgroups over stages. ``arithmetic``: the arithmetic of sums outside the loop."""
 
     problem: KernelProblem
     config: Config
@@ -61,12 +61,12 @@ class Mainloop(Part):
 
     @property
     def promotes(self) -> bool:
-        """True if sums of parts of K are added to the totals in f32."""
+        """True if sums of parts of K are added to the totals in f32 (promotion)."""
         return promotion.promotes(self.problem)
 
     @property
     def mi(self) -> int:
-        """Instructions that a warpgroup stacks along X."""
+        """The number of wgmma instructions that a warpgroup stacks along X."""
         return int(self.geometry.math.mi)
 
     @property
@@ -84,7 +84,7 @@ class Mainloop(Part):
 
     @property
     def accumulate(self) -> str:
-        """How the sums of an iteration of K become those of all."""
+        """The template file that adds the sums of a K iteration to those of all iterations."""
         if self.promotes:
             return "math/promote.mako"
         if isinstance(self.x, QuantizedOperand):
@@ -93,7 +93,7 @@ class Mainloop(Part):
 
     @property
     def additions(self) -> str:
-        """How two-level sums are added to the totals."""
+        """The template file that adds two-level sums to the totals."""
         if isinstance(self.x, QuantizedOperand):
             return "math/group_scales.mako"
         return "math/block_scales.mako" if block_scaled(self.problem) else "math/two_level_accumulate.mako"
@@ -110,39 +110,40 @@ class Mainloop(Part):
 
     @property
     def stage_units(self) -> int:
-        """Bytes of a stage in units of 16, as descriptors count."""
+        """The size of a stage in units of 16 bytes, as in descriptors."""
         return self.stage_bytes // 16
 
     @property
     def later_tx_bytes(self) -> int:
-        """``tx_bytes`` after the first round of the stages."""
+        """The value of ``tx_bytes`` after the first round of the stages."""
         return self.tx_bytes - self.resident_tx_bytes
 
     @property
     def load_guards(self) -> dict[str, str]:
-        """Role of an operand -> the guard of its loads."""
+        """Role of an operand -> the guard predicate of its loads."""
         return {x.role: "@%first_round " if x is self.resident else "" for x in (self.x, self.y)}
 
     @cached_property
     def step_products(self) -> list[list[Product]]:
-        """The wgmma instructions of each K step."""
+        """For each K step, its wgmma instructions."""
         return [self.products[n : n + self.mi] for n in range(0, len(self.products), self.mi)]
 
     @property
     def tx_bytes(self) -> int:
-        """Bytes that a full barrier waits for: of this block's loads, and of slices that others multicast."""
+        """The bytes for which a full barrier waits: this block's loads, and slices that other blocks multicast."""
         return self.x.tx_bytes * self.config.cluster_y + self.y.tx_bytes * self.config.cluster_x
 
     @property
     def resident(self) -> OperandPath | None:
-        """The operand that stays in the stages, which the first round of the stages alone loads."""
+        """The operand that stays in the stages, so that only the first round of the stages loads it. None: there is
+        none."""
         if not self.config.resident_b:
             return None
         return self.x if self.x.name == "b" else self.y
 
     @property
     def resident_tx_bytes(self) -> int:
-        """Bytes of ``tx_bytes`` that the first round of the stages alone loads."""
+        """The part of ``tx_bytes`` that only the first round of the stages loads."""
         x = self.resident
         blocks = self.config.cluster_y if x is self.x else self.config.cluster_x
         return x.tx_bytes * blocks if x is not None else 0
@@ -157,7 +158,7 @@ class Mainloop(Part):
 
     @property
     def immediates(self) -> str:
-        """Operands of wgmma after scale-d: signs of A and B, and for 16-bit types which of them are MN-major."""
+        """The operands of wgmma after scale-d: signs of A and B; for 16-bit types also which of them are MN-major."""
         p = self.problem
         if self.split:
             return ", 1, 1, 0, 0"
@@ -168,12 +169,12 @@ class Mainloop(Part):
 
     @property
     def k_steps(self) -> int:
-        """wgmma instructions along K of a stage that are not of planes."""
+        """The number of wgmma instructions along K in a stage, if operands are not planes."""
         return int(stage_depth(self.config)) * self.y.element // STEP
 
     @property
     def promoted_steps(self) -> int:
-        """K steps after which a sum is added to the total; without two-level sums, those of a stage."""
+        """The number of K steps after which a sum is added to the total; without two-level sums, those of a stage."""
         return promotion.depth(self.problem) * self.y.element // STEP or self.k_steps
 
     @property
@@ -191,11 +192,12 @@ class Mainloop(Part):
 
     @property
     def complete_sums(self) -> list[tuple[Tile, int]]:
-        """``StageSum.complete`` where every sum is added before the next."""
+        """The value of ``StageSum.complete`` if every sum is added before the next one begins."""
         return [(self.wgmma_acc, 0)]
 
     def begins_sum(self, k: int) -> str:
-        """scale-d of K step ``k`` of a stage: whether wgmma adds to its accumulators or overwrites them."""
+        """The operand scale-d of K step ``k`` of a stage. It is false if wgmma overwrites its accumulators, and true if
+        it adds to them."""
         if not self.promotes:
             return "1" if k else "%accumulate"
         return "1" if k % self.promoted_steps else "0"
@@ -205,7 +207,7 @@ class Mainloop(Part):
         return self.promotes and k % self.promoted_steps == 0
 
     def ends_sum(self, k: int) -> bool:
-        """True if the sum of K step ``k`` is added to the total within the stage."""
+        """True if the sum that ends with K step ``k`` is added to the total within the stage."""
         return self.promotes and (k + 1) % self.promoted_steps == 0 and k + 1 < self.k_steps
 
     @cached_property
@@ -235,7 +237,7 @@ class Mainloop(Part):
 
     @property
     def wg_rows(self) -> int:
-        """Elements along X from the rows of one warpgroup to those of the next."""
+        """Elements along X from the first row of one warpgroup to the first row of the next."""
         return 0 if self.config.pingpong else self.mi * ROWS
 
     @property
@@ -250,7 +252,7 @@ class Mainloop(Part):
 
     @cached_property
     def fragments(self) -> Fragments | QuantizedFragments:
-        """The register fragments of X, where wgmma takes it from registers."""
+        """The register fragments of X, if wgmma takes X from registers."""
         x = self.x
         if isinstance(x, QuantizedOperand):
             return QuantizedFragments(x.access, self.problem.dtype, self.mi, x.span, x.tile * x.span, self.config.u)
@@ -258,14 +260,14 @@ class Mainloop(Part):
 
     @property
     def row_terms(self) -> tuple[Term, ...]:
-        """A thread's first row of 64, by bits of its number in the warpgroup."""
+        """A thread's first row of 64, as terms of its number in the warpgroup."""
         if not (self.a_from_registers and isinstance(self.fragments, Fragments)):
             return WGMMA_ROWS
         return WORD_ROWS if self.fragments.words else BYTE_ROWS
 
     @property
     def next_row(self) -> int:
-        """Rows from a thread's first to its second."""
+        """Rows from a thread's first row to its second."""
         return WGMMA_NEXT_ROW if self.row_terms is WGMMA_ROWS else 1
 
     # ---- accumulators
@@ -276,32 +278,33 @@ class Mainloop(Part):
 
     @property
     def groups(self) -> int:
-        """Groups of 8 columns of a thread's accumulators."""
+        """The number of groups of 8 columns of a thread's accumulators."""
         return self.y_tile // COLUMNS
 
     @property
     def acc_type(self) -> str:
-        """Type of the registers of sums: integers are in the registers of the f32 that they are converted to."""
+        """The PTX type of the sums' registers. Integer sums are in the registers of the f32 to which they are
+        converted."""
         return "b32" if self.arithmetic.s32_to_f32 else self.arithmetic.type
 
     @property
     def join(self) -> str:
-        """The instruction that adds sums of different slices of K."""
+        """The instruction that adds sums of different K slices."""
         return "add.s32" if self.arithmetic.s32_to_f32 else self.arithmetic.add
 
     @cached_property
     def acc(self) -> Tile:
-        """The sums of all iterations of K."""
+        """The registers of the sums of all K iterations."""
         return Tile("acc", self.acc_type, (self.mi, 4 * self.groups))
 
     @property
     def f16_pairs(self) -> bool:
-        """True if wgmma adds in f16, two sums a register."""
+        """True if wgmma adds in f16, with two sums per register."""
         return self.problem.accumulator.bytes == 2
 
     @cached_property
     def wgmma_acc(self) -> Tile:
-        """The registers that wgmma accumulates in."""
+        """The registers in which wgmma accumulates."""
         if self.promotes:
             return self.partial_sums[0]
         return Tile("acc_pair", "b32", (self.mi, 2 * self.groups)) if self.f16_pairs else self.acc
@@ -321,7 +324,8 @@ class Mainloop(Part):
 
     @property
     def next_round(self) -> list[str]:
-        """The instruction that ends the first round of the stages, if it loads a resident operand too."""
+        """The instruction that ends the first round of the stages, if that round also loads a resident operand; else
+        empty."""
         return ["setp.ne.and.u32 %first_round, %stage, 0, %first_round;"] if self.resident else []
 
     @property
@@ -345,7 +349,8 @@ class Mainloop(Part):
 
 @dataclass(frozen=True)
 class Pipeline(Part):
-    """The stages between the producer warp and the math warpgroups: their mbarriers, and which threads arrive at them.
+    """The stages between the producer warp and the math warpgroups: their mbarriers, and the threads that arrive at
+    these.
 
     The mbarriers are at ``base`` in shared memory: full[stages], empty[stages], one for sums of the cluster's other
     blocks, then those of the epilogue.
@@ -355,7 +360,7 @@ class Pipeline(Part):
     geometry: WgmmaGeometry
     a_from_registers: bool
     promotes: bool
-    c_barriers: int  #: mbarriers of the epilogue, a warpgroup
+    c_barriers: int  #: mbarriers of the epilogue, for each warpgroup
 
     @property
     def stages(self) -> int:
@@ -378,12 +383,12 @@ class Pipeline(Part):
 
     @property
     def barriers(self) -> list[tuple[int, int]]:
-        """Bytes from the first mbarrier to full and empty of each stage."""
+        """For each stage, the bytes from the first mbarrier to its full and to its empty mbarrier."""
         return [(8 * n, self.empty + 8 * n) for n in range(self.stages)]
 
     @property
     def group_text(self) -> str:
-        """The threads that issue loads or arrive are of a warp, or of a warpgroup."""
+        """A text for the header: the threads that issue loads, or arrive, belong to a warp or to a warpgroup."""
         return "warp" if self.a_from_registers else "warpgroup"
 
     @property
@@ -398,22 +403,22 @@ class Pipeline(Part):
 
     @property
     def dsmem(self) -> int:
-        """Bytes from the first mbarrier to that of the cluster's sums."""
+        """Bytes from the first mbarrier to the mbarrier for the cluster's sums."""
         return 16 * self.stages
 
     @property
     def c(self) -> int:
-        """Bytes from the first mbarrier to the first of the epilogue."""
+        """Bytes from the first mbarrier to the first mbarrier of the epilogue."""
         return 16 * self.stages + 8
 
     @property
     def counts_dsmem(self) -> bool:
-        """True if an mbarrier counts the bytes of sums from other blocks, else a barrier of the cluster follows."""
+        """True if an mbarrier counts the bytes of sums from other blocks; else a cluster barrier follows."""
         return self.config.cluster_k > 1 and not self.config.dsmem_completion
 
     @property
     def others(self) -> list[tuple[int, int]]:
-        """Offsets and arrival counts of mbarriers besides those of the stages."""
+        """The (offset, arrival count) of each mbarrier besides those of the stages."""
         dsmem = [(self.dsmem, 1)] if self.counts_dsmem else []
         return dsmem + [(self.c + 8 * n, 1) for n in range(self.config.math_warpgroups * self.c_barriers)]
 
@@ -423,24 +428,24 @@ class Pipeline(Part):
 
     @property
     def first_barriers(self) -> list[tuple[int, int, int]]:
-        """Triples (math warpgroup, the number of its barrier, the next warpgroup) of all but the last one."""
+        """For each math warpgroup but the last: its number, the number of its named barrier, and the next warpgroup."""
         return [(wg, WARPGROUP_BARRIER + wg, wg + 1) for wg in range(self.config.math_warpgroups - 1)]
 
     @property
     def last_barrier(self) -> int:
-        """The number of the barrier of the last math warpgroup."""
+        """The number of the last math warpgroup's named barrier."""
         return WARPGROUP_BARRIER + self.config.math_warpgroups - 1
 
     @property
     def setmaxnreg(self) -> tuple[int, int] | None:
-        """Registers of a thread of the producer warpgroup, and of a math warpgroup; None: all threads have the same
+        """The registers of a thread in the producer warpgroup, and in a math warpgroup. None: all threads have the same
         number."""
         g = self.geometry
         return (int(g.budget.producer), int(g.budget.math)) if g.budget.setmaxnreg else None
 
     @property
     def multicast_ctas(self) -> int:
-        """Blocks of a cluster that load for each other."""
+        """The number of blocks of a cluster that load for each other."""
         return self.config.cluster_x * self.config.cluster_y
 
     @property
@@ -454,8 +459,8 @@ class Pipeline(Part):
 
     @property
     def empty_arrivals(self) -> int:
-        """Arrivals that free a stage: one of each warpgroup (of each warp, where these load X to registers) in each
-        block that multicasts from or to this one."""
+        """The number of arrivals that free a stage: one per warpgroup (one per warp, if warps load X to registers) in
+        each block that multicasts from or to this block."""
         c = self.config
         blocks = c.cluster_x + c.cluster_y - 1
         warps = WARPGROUP // WARP if self.a_from_registers else 1
@@ -463,7 +468,7 @@ class Pipeline(Part):
 
     @property
     def arriving_thread(self) -> str:
-        """Register that numbers the threads that may arrive: thread i arrives at block i of the cluster."""
+        """The register with the number of a thread that may arrive: thread i arrives at block i of the cluster."""
         return "%lane" if self.a_from_registers else "%wg_thread"
 
     @property
@@ -472,6 +477,6 @@ class Pipeline(Part):
 
     @property
     def frees_last_stage(self) -> bool:
-        """True if the stage of the last iteration must be freed after the K loop. With two-level sums the loop frees
-        it like the others."""
+        """True if the stage of the last iteration must be freed after the K loop. With two-level sums, the loop frees
+        it like the other stages."""
         return not self.promotes and (bool(self.config.persistent) or self.multicast_ctas > 1)

@@ -1,4 +1,4 @@
-"""The parameters of a wgmma kernel: tensor maps in place of the addresses of A and B."""
+"""The parameters of a wgmma kernel, which has tensor maps in place of the addresses of A and B."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from ptxgen.lowering.im2col_descriptor import tma_n
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.base import ELEMENTWISE_OPERANDS
 
-#: pattern of names -> meaning, for the header of a module
+#: pattern of parameter names -> meaning, for the header of a module
 MEANINGS = {
     "k_iters": "iterations of the K loop of each slice of K",
     "extra_iters": "number of slices that have one more, the first ones",
@@ -60,7 +60,7 @@ MEANINGS = {
 
 @dataclass(frozen=True)
 class TmaParameters(KernelParameters):
-    """Parameters of kernels that load A and B by TMA."""
+    """The parameters of kernels that load A and B by TMA."""
 
     problem: KernelProblem
     batch: TensorBatch
@@ -74,12 +74,12 @@ class TmaParameters(KernelParameters):
 
     @property
     def maps(self) -> list[str]:
-        """Names of the tensor maps, in the order of the parameters."""
+        """The names of the tensor maps, in the order of the parameters."""
         return ["map_x", "map_y", *self.epilogue.maps]
 
     @property
     def realigns(self) -> bool:
-        """True if the kernel takes the addresses of A and B, to realign their rows."""
+        """True if the kernel gets the addresses of A and B, which it needs to realign rows."""
         return self.x.realigned or self.y.realigned
 
     @property
@@ -124,5 +124,5 @@ class TmaParameters(KernelParameters):
 
     @property
     def map_registers(self) -> str:
-        """The registers of the addresses of the tensor maps."""
+        """The registers with the addresses of the tensor maps."""
         return ", ".join(f"%{name}" for name in self.maps)

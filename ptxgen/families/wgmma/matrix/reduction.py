@@ -1,4 +1,4 @@
-"""Reduction of partial sums of slices of K: between the blocks of a cluster, and through the workspace."""
+"""The reduction of partial sums of K slices: between the blocks of a cluster, and through the workspace."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ GROUP_BYTES = 16 * WARPGROUP  #: bytes of a warpgroup's sums of 8 columns
 
 
 def sum_slots(sums: Tile, groups: int) -> list[SumSlot]:
-    """All sums of a tile of ``groups`` groups of columns, at [instruction][group][thread] of a buffer."""
+    """The slots of all sums of a tile with ``groups`` groups of columns. A buffer is ordered
+    [instruction][group][thread]."""
     return [
         SumSlot((m * groups + j) * GROUP_BYTES, [sums[m, 4 * j + i] for i in range(4)], False)
         for m in range(sums.shape[0])
@@ -28,7 +29,7 @@ def sum_slots(sums: Tile, groups: int) -> list[SumSlot]:
 
 
 def owner_slots(acc: Tile, owner: int, groups: int) -> list[SumSlot]:
-    """The accumulators that block ``owner`` finishes, as ``sum_slots``."""
+    """The slots of the accumulators that block ``owner`` finishes, in the order of ``sum_slots``."""
     return [
         SumSlot((m * groups + j) * GROUP_BYTES, [acc[m, 4 * (owner * groups + j) + i] for i in range(4)], False)
         for m in range(acc.shape[0])
@@ -38,8 +39,8 @@ def owner_slots(acc: Tile, owner: int, groups: int) -> list[SumSlot]:
 
 @dataclass(frozen=True)
 class ClusterReduction(Part):
-    """The blocks of a cluster split K: each sends its sums to the block that finishes them, through distributed shared
-    memory."""
+    """The reduction in a cluster whose blocks split K: each block sends its sums through distributed shared memory to
+    the block that finishes them."""
 
     config: Config
     geometry: WgmmaGeometry
@@ -56,17 +57,17 @@ class ClusterReduction(Part):
 
     @cached_property
     def owners(self) -> int:
-        """Blocks that finish a part of the tile each."""
+        """The number of blocks that each finish a part of the tile."""
         return int(owners(self.mainloop.groups, self.config.cluster_k))
 
     @property
     def groups(self) -> int:
-        """Groups of columns that one block finishes."""
+        """The number of groups of columns that one block finishes."""
         return self.mainloop.groups // self.owners if self.active else self.mainloop.groups
 
     @property
     def base(self) -> int:
-        """Offset in shared memory of the sums received, and their bytes."""
+        """The offset in shared memory of the received sums."""
         return int(self.geometry.pipeline.bytes)
 
     @property
@@ -92,12 +93,12 @@ class ClusterReduction(Part):
 
     @cached_property
     def sent(self) -> list[list[SumSlot]]:
-        """The sums that a block sends, by owner."""
+        """For each owner, the sums that a block sends."""
         return [owner_slots(self.mainloop.acc, owner, self.groups) for owner in range(self.owners)]
 
     @cached_property
     def received(self) -> list[SumSlot]:
-        """The sums that an owner adds, sender by sender."""
+        """The sums that an owner adds, ordered by sender."""
         single, sender_bytes = self.single_reducer, self.config.math_warpgroups * self.wg_bytes
         return [
             SumSlot(sender * sender_bytes + s.offset, s.registers, sender == 0 and not single)
@@ -107,12 +108,12 @@ class ClusterReduction(Part):
 
     @property
     def sender_bytes(self) -> int:
-        """Bytes of the sums that a block sends to an owner."""
+        """Bytes of the sums that one block sends to one owner."""
         return self.config.math_warpgroups * self.wg_bytes
 
     @property
     def send(self) -> str:
-        """The store to the shared memory of an owner."""
+        """The opcode of the store to an owner's shared memory."""
         return (
             "st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.b32"
             if self.counted
@@ -121,7 +122,7 @@ class ClusterReduction(Part):
 
     @property
     def completion(self) -> str:
-        """The mbarrier of the owner that counts the bytes."""
+        """The operand with the owner's mbarrier that counts the bytes; empty if none does."""
         return ", [%peer_bar]" if self.counted else ""
 
     @property
@@ -132,8 +133,8 @@ class ClusterReduction(Part):
 
 @dataclass(frozen=True)
 class SplitKFixup(Part):
-    """Slices of K reduce in the workspace within the product kernel: the last slice finishes the tile, or
-    several finish a part each (``distributed``)."""
+    """The reduction of K slices in the workspace within the main kernel. The last slice finishes the tile, or several
+    slices each finish a part (``distributed``)."""
 
     config: Config
     geometry: WgmmaGeometry
@@ -149,22 +150,22 @@ class SplitKFixup(Part):
 
     @property
     def distributed(self) -> bool:
-        """True if several slices finish a part of the tile each."""
+        """True if several slices each finish a part of the tile."""
         return self.active and self.config.splitk == SPLIT_DISTRIBUTED
 
     @property
     def owners(self) -> int:
-        """Slices that finish a part of the tile."""
+        """The number of slices that finish a part of the tile."""
         return int(self.geometry.reduction.owners) if self.distributed else 1
 
     @property
     def groups(self) -> int:
-        """Groups of columns that one slice finishes."""
+        """The number of groups of columns that one slice finishes."""
         return self.cluster.groups // self.owners
 
     @property
     def wg_bytes(self) -> int:
-        """Bytes of a warpgroup's sums for one owner, and of all warpgroups'."""
+        """Bytes of the sums that one warpgroup has for one owner."""
         return self.mainloop.mi * self.groups * GROUP_BYTES
 
     @property
@@ -173,7 +174,7 @@ class SplitKFixup(Part):
 
     @property
     def tile_bytes(self) -> int:
-        """Bytes of workspace that a tile takes."""
+        """Bytes of workspace for a tile."""
         return self.owners * self.config.kg * self.slice_bytes
 
     def claim(self, p: KernelProblem, items: int, workspace: Allocator) -> None:
@@ -183,12 +184,12 @@ class SplitKFixup(Part):
 
     @property
     def loaded_words(self) -> list[list[str]]:
-        """The registers of the words of each slot in flight."""
+        """For each slot in flight, the registers of its words."""
         return [[f"%loaded{4 * n + i}" for i in range(4)] for n in range(self.batch)]
 
     @property
     def later_words(self) -> list[list[str]]:
-        """Per batch: the registers of all words but the first."""
+        """For each batch, the registers of all words but the first."""
         return [[word for words in self.loaded_words[: len(slots)] for word in words][1:] for slots in self.loaded]
 
     @property
@@ -199,7 +200,7 @@ class SplitKFixup(Part):
 
     @property
     def owner_bytes(self) -> int:
-        """Bytes of the sums of all slices for one owner."""
+        """Bytes of the sums that all slices have for one owner."""
         return self.config.kg * self.slice_bytes
 
     @property
@@ -209,7 +210,7 @@ class SplitKFixup(Part):
 
     @property
     def inverted_bits(self) -> int:
-        """Bits of a sum that are inverted in the workspace, where zero means "not written"."""
+        """The bits of a sum that are inverted in the workspace, where zero means "not written"."""
         return 0x80000000 if self.mainloop.problem.accumulator.integer else 0xFFFFFFFF
 
     @cached_property
@@ -232,7 +233,7 @@ class SplitKFixup(Part):
 
     @property
     def batch(self) -> int:
-        """Slots that a thread has in flight at once."""
+        """The number of slots that a thread has in flight."""
         return int(batch(self.mainloop.acc.size))
 
     @cached_property

@@ -1,9 +1,9 @@
 """X from registers: how a warpgroup loads fragments of wgmma's A operand from tiles whose rows are contiguous along X.
 
-Fragments (PTX ISA 8.7, "Register fragments for wgmma.mma_async"): lane 4 g + t of a warp has rows g and g + 8 of the
-warp's 16 in registers 0 and 1, and the same rows, half of K further on, in registers 2 and 3. The assignment of the
-tile's rows to these is free as long as C is written to match: a lane's two rows are neighbours, which one load reads,
-and the order of the warps' rows avoids bank conflicts.
+In a fragment (PTX ISA 8.7, "Register fragments for wgmma.mma_async"), lane 4 g + t of a warp has rows g and g + 8 of
+the warp's 16 rows in registers 0 and 1, and the same rows, half of K further on, in registers 2 and 3. The rows of the
+tile may be assigned to these rows in any way if C is written accordingly. Here a lane's two rows are adjacent, so one
+load reads both, and the order of the warps' rows avoids bank conflicts.
 """
 
 from __future__ import annotations
@@ -16,23 +16,24 @@ from ptxgen.families.wgmma.geometry import FRAGMENT, FRAGMENTS, STEP
 
 @dataclass(frozen=True)
 class Term:
-    """Adds ``weight`` times the bits ``mask`` of a thread's number in its warpgroup, shifted right by ``shift``."""
+    """A term of a sum over bits of a thread's number in its warpgroup: ((number >> ``shift``) & ``mask``) *
+    ``weight``."""
 
     shift: int
     mask: int
     weight: int
 
 
-#: a thread's first row of 64, and the distance of its second, as wgmma numbers them
+#: a thread's first row of 64, and the distance to its second row, as wgmma numbers rows
 WGMMA_ROWS, WGMMA_NEXT_ROW = (Term(5, 3, 16), Term(2, 7, 1)), 8
-#: a thread's first row of fragments that are loaded here: of words (a pair of rows is 8 bytes), of bytes
+#: a thread's first row of fragments that are loaded here: for words (a pair of rows has 8 bytes), and for bytes
 WORD_ROWS = (Term(2, 1, 2), Term(3, 1, 16), Term(4, 1, 4), Term(5, 1, 8), Term(6, 1, 32))
 BYTE_ROWS = (Term(2, 31, 2),)
 
 
 @dataclass(frozen=True)
 class FragmentLoad:
-    """One load of a K step: ``registers``, at address register ``base`` plus ``offset``."""
+    """One load of a K step to ``registers``, from address register ``base`` plus ``offset``."""
 
     registers: str
     base: int
@@ -44,7 +45,7 @@ class Fragments:
     64 rows; ``span``: bytes of a row of a box; ``depth``: rows of a box, which are along K."""
 
     def __init__(self, size: int, mi: int, span: int, depth: int) -> None:
-        #: whether elements are words of four bytes, else bytes
+        #: True if elements are words of four bytes, False if they are bytes
         self.words = size == 4
         self.span, self.box_bytes, self.mi = span, span * depth, mi
         self.k_steps = depth * size // STEP
@@ -53,7 +54,7 @@ class Fragments:
         self.tile = Tile("frag_x", "b32", (FRAGMENTS, mi, FRAGMENT))
         #: pairs of rows of bytes, as loaded
         self.pairs = None if self.words else Tile("raw_x", "b32", (mi, FRAGMENT))
-        #: address registers
+        #: the number of address registers
         self.bases = 2 if self.words else 1
 
     def loads(self, k: int) -> list[FragmentLoad]:
@@ -73,7 +74,8 @@ class Fragments:
         return braces([self.tile[k % FRAGMENTS, m, first + n] for n in range(2)])
 
     def permutes(self, k: int) -> list[tuple[str, str, str, int]]:
-        """Fragments of bytes from loaded pairs: a register, the two it is made of, and which row of a pair it has."""
+        """The byte permutations that make fragments of bytes from loaded pairs, as (destination, two sources, row of
+        the pair)."""
         pairs = self.pairs
         if pairs is None:
             return []
@@ -85,10 +87,10 @@ class Fragments:
 
     @property
     def operands(self) -> list[list[str]]:
-        """The A operands of each K step."""
+        """For each K step, its A operands."""
         return [[self.tile[k % FRAGMENTS, m, :] for m in range(self.mi)] for k in range(self.k_steps)]
 
     @property
     def second_offset(self) -> int:
-        """Bytes from the rows of K of the first address to those of the second."""
+        """Bytes from the K rows of the first address to those of the second address."""
         return 4 * self.span

@@ -1,4 +1,4 @@
-"""Which tile of C and which slice of K a block computes, and how many blocks a launch has."""
+"""The tile scheduler: which tile of C and which K slice a block computes, and how many blocks a launch has."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from ptxgen.lowering.im2col_descriptor import tma_n
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
 
-TILES_LIMIT = (1 << 31) - 1  #: tiles that a persistent launch counts
+TILES_LIMIT = (1 << 31) - 1  #: most tiles that a persistent launch counts
 
 
 @dataclass(frozen=True)
 class TileScheduler(Part):
-    """One tile a block, or blocks that loop over tiles (``persistent``)."""
+    """The tile scheduler: a block computes one tile, or blocks loop over tiles (``persistent``)."""
 
     config: Config
     geometry: WgmmaGeometry
@@ -32,7 +32,7 @@ class TileScheduler(Part):
 
     @property
     def raster_group(self) -> int:
-        """Tiles along X of a raster group."""
+        """The number of tiles along X in a raster group."""
         return self.config.raster_group
 
     @property
@@ -50,7 +50,7 @@ class TileScheduler(Part):
 
     @property
     def x_extent(self) -> str:
-        """Register with the extent of C along X."""
+        """The register with the extent of C along X."""
         return "%N" if self.transposed else "%M"
 
     @property
@@ -67,27 +67,27 @@ class TileScheduler(Part):
 
     @property
     def linear(self) -> bool:
-        """True if blocks have a linear number that tiles follow from, instead of a grid of tiles."""
+        """True if tiles follow from a linear number of the block, not from its place in a grid of tiles."""
         return bool(self.config.persistent) or self.config.raster_group > 1
 
     @property
     def tile_register(self) -> str:
-        """Register with the number of a tile in its batch item."""
+        """The register with the number of a tile in its batch item."""
         return "%item_tile" if self.batched and self.config.persistent else "%tile"
 
     @property
     def parameters(self) -> list[Parameters]:
-        """Kernel parameters of its own."""
+        """The kernel parameters of the tile scheduler."""
         return []
 
     # ---- launches
 
     def slices(self, p: KernelProblem) -> int:
-        """Slices of K that store partial sums."""
+        """The number of K slices that store partial sums."""
         return self.config.kg
 
     def tiles(self, p: KernelProblem) -> tuple[int, int, int]:
-        """Blocks along X and Y of one batch item, in whole clusters, and their product."""
+        """The numbers of blocks along X and along Y for one batch item, in whole clusters, and their product."""
         c = self.config
         x, y = (tma_n(p), p.m) if self.transposed else (p.m, tma_n(p))
         across = -(-x // (self.x_tile * c.cluster_x)) * c.cluster_x
@@ -95,7 +95,7 @@ class TileScheduler(Part):
         return across, down, across * down
 
     def k_iters(self, p: KernelProblem) -> tuple[int, int]:
-        """Iterations of the K loop of each slice of K, and how many slices have one more."""
+        """The K iterations of each slice, and the number of slices that have one iteration more."""
         c = self.config
         # at least one iteration each: zeros, where there is no K
         iters: int = -(-integer(length(p, c)) // c.u)
@@ -115,24 +115,24 @@ class TileScheduler(Part):
         return (tiles, 1, z) if self.linear else (across * c.cluster_k, down, z)
 
     def batch_limit(self, p: KernelProblem) -> int:
-        """Batch items that one launch can have."""
+        """The most batch items of one launch."""
         c = self.config
         return TILES_LIMIT // self.tiles(p)[2] if c.persistent else GRID_LIMIT // c.kg
 
     @property
     def cluster_shape(self) -> tuple[int, int]:
-        """Blocks of a cluster along the grid's x and y."""
+        """The numbers of blocks of a cluster along the grid's x and y."""
         c = self.config
         return (c.cluster_x * c.cluster_y, 1) if self.linear else (c.cluster_x * c.cluster_k, c.cluster_y)
 
     @property
     def grid_z_text(self) -> str:
-        """The meaning of grid.z."""
+        """A text for the header: the meaning of grid.z."""
         return "items of all slices" if self.batched else "slices"
 
     @property
     def grid_text(self) -> str:
-        """The meaning of the axes of the grid."""
+        """A text for the header: the meaning of the axes of the grid."""
         if self.config.persistent:
             return "(multiprocessors, 1, 1)"
         tiles = f"tiles of {self.x_extent[1:]}" + (f" x {self.cluster_k}" if self.cluster_k > 1 else "")
@@ -141,19 +141,19 @@ class TileScheduler(Part):
 
     @property
     def bra(self) -> dict[str, str]:
-        """Role -> the branch that its threads take: all of a warpgroup, or one."""
+        """Role -> the opcode of its branches: a whole warpgroup branches together, or one thread alone."""
         return {"CONSUMER": "bra.uni", "PRODUCER": "bra"}
 
     last_k = Last("config.u")
 
     @property
     def cluster_rows(self) -> int:
-        """Rows along X of the tiles of a cluster."""
+        """The number of rows along X in the tiles of a cluster."""
         return self.x_tile * self.config.cluster_x
 
     @property
     def cluster_columns(self) -> int:
-        """Columns along Y of the tiles of a cluster."""
+        """The number of columns along Y in the tiles of a cluster."""
         return self.y_tile * self.config.cluster_y
 
     last_cluster_row = Last("cluster_rows")

@@ -1,4 +1,5 @@
-"""Stream-K: persistent blocks compute whole tiles, then equal shares of the K iterations of the last ones."""
+"""The stream-K tile scheduler: persistent blocks compute whole tiles, then equal shares of the K iterations of the last
+tiles."""
 
 from __future__ import annotations
 
@@ -18,19 +19,20 @@ from ptxgen.lowering.kernel_problem import KernelProblem
 
 @dataclass(frozen=True)
 class StreamTileScheduler(TileScheduler):
-    """Each cluster has as many whole tiles as the others, then a share of the K iterations of the last tiles. These
-    are counted tile by tile, and a share may begin and end within a tile. The cluster computes its share from the last
-    tile to the first: it stores its sums of a tile that another one completes before it waits for those of others."""
+    """The tile scheduler. All clusters have equally many whole tiles, and then a share of the K iterations of the last
+    tiles. These iterations are counted tile by tile, and a share may begin and end within a tile. A cluster computes
+    its share from the last tile to the first. If another cluster completes a tile, this cluster stores its sums of the
+    tile before it waits for sums of other clusters."""
 
     template = "sched/stream_tiles.mako"
     tile_register = "%number"
 
-    #: suffix of branches that all threads of a warp take: one thread of the producer's warp loops
+    #: role -> suffix of branches that all threads of a warp take; of the producer's warp, only one thread loops
     uniform: ClassVar[Mapping[str, str]] = {"PRODUCER": "", "CONSUMER": ".uni"}
 
     @property
     def multicast(self) -> int:
-        """Blocks of a cluster, each with a tile of its own."""
+        """The number of blocks of a cluster, each of which has a tile of its own."""
         return self.config.cluster_x * self.config.cluster_y
 
     def grid(self, p: KernelProblem, items: int) -> tuple[int, int, int]:
@@ -44,8 +46,8 @@ class StreamTileScheduler(TileScheduler):
         return [Parameters("u32", names, lambda x: self.shares(x.p))]
 
     def shares(self, p: KernelProblem) -> tuple[int, int, int]:
-        """The triple (tiles that blocks compute whole, K iterations of the others' clusters of tiles, those of a
-        share)."""
+        """Three numbers: the tiles that blocks compute whole, the K iterations of the other tiles of clusters, and the
+        K iterations of a share."""
         clusters, tiles = self.grid(p, 1)[0] // self.multicast, self.tiles(p)[2] // self.multicast
         waves, rest = divmod(tiles, clusters)
         full = max(waves - (self.config.stream_waves - 1), 0) * clusters if rest else tiles
@@ -55,8 +57,8 @@ class StreamTileScheduler(TileScheduler):
 
 @dataclass(frozen=True)
 class StreamFixup(SplitKFixup):
-    """A block whose share ends within a tile stores its sums of that tile in the workspace; the block that has the end
-    of the tile adds the sums of the blocks before it."""
+    """The reduction of shares. A block whose share ends within a tile stores its sums of that tile in the workspace;
+    the block that has the end of the tile adds the sums of the blocks before it."""
 
     template = "epilogue/stream_fixup.mako"
 
@@ -68,5 +70,5 @@ class StreamFixup(SplitKFixup):
 
     @cached_property
     def loaded(self) -> list[list[SumSlot]]:
-        """The sums of a block that another one adds, in batches."""
+        """The sums of one block that another block adds, in batches."""
         return in_batches(self.stored, self.batch)

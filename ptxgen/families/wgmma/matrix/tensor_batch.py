@@ -1,4 +1,4 @@
-"""The batch of wgmma kernels: batch items are a third direction of the tensors."""
+"""The batch of wgmma kernels: batch items are the third direction of the tensors."""
 
 from __future__ import annotations
 
@@ -10,33 +10,33 @@ from ptxgen.codegen.parts.parameters import Parameters
 
 @dataclass(frozen=True)
 class TensorBatch(Batch):
-    """A tensor that all items share has one item. ``names``: of the operands X and Y; ``planes``: whether these are
-    planes of the launch's items."""
+    """The batch, whose items are a direction of the tensors. A tensor that all items share has one item. ``names``:
+    names of the operands X and Y; ``planes``: True if these are planes of the launch's items."""
 
     names: str
     planes: bool
 
-    skipped = "%min_iters"  #: register with the K iterations of the other warpgroup's tile, with pingpong
-    frees_last = "%arrives_empty"  #: predicate: whether the thread frees the last stage of a tile
+    skipped = "%min_iters"  #: register with the K iterations of the other warpgroup's tile, for pingpong
+    frees_last = "%arrives_empty"  #: predicate that is true if the thread frees the last stage of a tile
 
     @property
     def coordinates(self) -> list[str]:
-        """Registers with the coordinate of an item in each tensor."""
+        """For each tensor, the register with the coordinate of an item."""
         return [f"%item_{name}" for name in self.names] if self.active else []
 
     @property
     def last(self) -> list[str]:
-        """Registers with the last coordinate of each tensor."""
+        """For each tensor, the register with its last item."""
         return [f"%last_{name}" for name in self.names] if self.active else []
 
     @property
     def number(self) -> str:
-        """The register that counts items as the tensors do."""
+        """The register with the number of an item in the tensors."""
         return "%item" if self.planes else "%batch_index"
 
     @property
     def parameters(self) -> list[Parameters]:
-        """As other families', but with the last items of tensors A and B in place of their strides."""
+        """The parameters of a batch, with the last items of tensors A and B in place of strides."""
         if not self.active:
             return []
         return [

@@ -1,1 +1,1 @@
-"""Operands that TMA cannot load from where they are: packing kernels, and realignment in shared memory."""
+"""Operands that TMA cannot load in place: packing kernels, and realignment in shared memory."""

@@ -1,4 +1,4 @@
-"""Packing of images and filters that im2col maps cannot describe."""
+"""The packing of images and filters that im2col maps cannot describe."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ptxgen.lowering.packed_copy import PackedCopy
 
 @dataclass(frozen=True)
 class ImagePacking(CopyPacking):
-    """Images, filters or both, as the im2col descriptor says."""
+    """The packing of images, filters or both, as the im2col descriptor says."""
 
     packs_empty = True
     batched = False

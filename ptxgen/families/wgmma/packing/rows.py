@@ -1,7 +1,7 @@
-"""Packing of A and B to rows of whole 128 bytes.
+"""The packing of A and B to rows of whole 128 bytes.
 
-One kernel copies all operands that TMA cannot map, 16 bytes a thread. Another transposes each operand whose packed form
-must have K contiguous.
+One kernel copies all operands that TMA cannot map, 16 bytes per thread. Another kernel transposes each operand whose
+packed form must be K-major.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from ptxgen.lowering.packed_copy import PackedCopy
 
 @dataclass(frozen=True)
 class RowPacking(CopyPacking):
-    """Operands with rows of whole 128 bytes; K contiguous where wgmma needs that."""
+    """The packing to rows of whole 128 bytes, K-major if wgmma needs that."""
 
     config: Config
 
@@ -43,12 +43,12 @@ class RowPacking(CopyPacking):
 
     @cached_property
     def transposed(self) -> list[str]:
-        """Operands that the transpose kernel packs, all items of them."""
+        """The operands that the transpose kernel packs, each with all its items."""
         return [name for name in self.names if transposes(self.problem, name)]
 
     @cached_property
     def copied(self) -> list[str]:
-        """Operands that the copy kernel packs, or copies for the transpose kernel."""
+        """The operands that the copy kernel packs, or copies for the transpose kernel."""
         return [name for name in self.names if not (name in self.transposed and mapped(self.problem, name))]
 
     @cached_property
@@ -84,7 +84,7 @@ class RowPacking(CopyPacking):
         return packed, {name: all_bytes(p, name, row_copy(p, name)) for name in staged}
 
     def _matrix(self, p: KernelProblem, name: str, copy: PackedCopy) -> Matrix:
-        """A copy in the workspace."""
+        """The matrix of a copy in the workspace."""
         return copy.depth, copy.row_count, copy.pitch, copy.size * p.element.bytes if p.offsets["ab".index(name)] else 0
 
     def steps(self, launched: Launched) -> tuple[Step, ...]:
@@ -96,12 +96,12 @@ class RowPacking(CopyPacking):
         return tiles
 
     def _items(self, launched: Launched, name: str) -> tuple[int, int]:
-        """The first item that the transpose kernel packs, and their number: those of the run, or the one that all items
-        have."""
+        """The first item that the transpose kernel packs, and the number of items: those of the launch, or one that all
+        items share."""
         return (launched.run.first, launched.run.items) if launched.p.offsets["ab".index(name)] else (0, 1)
 
     def _transpose_maps(self, launched: Launched, name: str) -> tuple[TensorMap, TensorMap]:
-        """The maps of the operand, or of the copy of it that TMA can map, and of its packed form."""
+        """The tensor map of the operand, or of its copy that TMA can map; and the tensor map of its packed form."""
         p, t, buffers = launched.p, self.transpose_kernel, launched.buffers
         size, batched = p.element.bytes, self.batch.active
         element_type = "s32" if size == 4 else "u8"
@@ -123,7 +123,7 @@ class RowPacking(CopyPacking):
 
     @property
     def transpose_coordinates(self) -> tuple[int, str]:
-        """The rank of the tensors that are transposed, and their last coordinate."""
+        """The rank of the transposed tensors, and their last coordinate."""
         return (3, ", %item") if self.batch.active else (2, "")
 
     @property

@@ -1,9 +1,10 @@
-"""TMA loads each unaligned row from the preceding 16-byte boundary; math warpgroups realign it in shared memory.
+"""Realignment: TMA loads each unaligned row from the preceding 16-byte boundary, and math warpgroups shift it in shared
+memory.
 
-TMA takes only addresses that are multiples of 16 bytes. Where rows are not aligned, every eighth row begins at the same
-place in 16 bytes: each of eight maps has every eighth row, from the 16-byte boundary at or before its start. A box
-loads lines with 16 bytes more than they have. Warpgroups then write each line to its place in the swizzled tile, which
-takes the memory of the previous stage, and drop the elements before its first.
+TMA takes only addresses that are multiples of 16 bytes. If rows are not aligned, every eighth row begins at the same
+place within 16 bytes. Each of eight tensor maps has every eighth row, from the 16-byte boundary at or before its start.
+A box loads lines that are 16 bytes longer than the rows. Warpgroups then write each line to its place in the swizzled
+tile, which takes the memory of the previous stage, and drop the elements before the line's first.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ from ptxgen.families.wgmma.tensor_maps import Matrix
 from ptxgen.lowering.kernel_problem import KernelProblem
 
 WORD = 4  #: bytes that a thread moves at once
-IN_FLIGHT = 8  #: words that it reads before it writes the first
+IN_FLIGHT = 8  #: words that a thread reads before it writes the first
 
 
 @dataclass(frozen=True)
 class Move:
-    """One word that a thread moves. ``source``, ``target``: offsets from the thread's first word as loaded and in the
-    tile; ``residue_group``: which of the thread's first words, where it has lines of several residues; ``guarded``: not
-    every thread has this word."""
+    """One word that a thread moves. ``source``, ``target``: offsets from the thread's first word in the loaded lines,
+    and in the tile; ``residue_group``: the index of the thread's first word, if it has lines of several residues;
+    ``guarded``: True if not every thread has this word."""
 
     source: int
     target: int
@@ -40,8 +41,8 @@ class Move:
 
 
 class WordMove(NamedTuple):
-    """A word that a thread moves: its guard, that of the next word, the registers of both, where they are loaded, and
-    the place of the word in the tile."""
+    """A word that a thread moves: its guard; the guard of the next word; the registers of both; their addresses in the
+    loaded lines; the address of the word in the tile."""
 
     guard: str
     second_guard: str
@@ -53,10 +54,10 @@ class WordMove(NamedTuple):
 
 
 class RealignedOperand(OperandPath):
-    """An operand whose rows are not aligned to 16 bytes. ``threads``: threads that realign a stage.
+    """The path of an operand whose rows are not aligned to 16 bytes. ``threads``: threads that realign a stage.
 
-    As many threads as ``span`` has words move a line of a box, one word each. If that is a warp, no two threads access
-    one bank, neither when they read from any offset in 16 bytes nor when they write a swizzled line.
+    A line of a box is moved by as many threads as ``span`` has words, one word each. If these are a warp, there are no
+    bank conflicts, neither when threads read at any offset within 16 bytes nor when they write a swizzled line.
     """
 
     realigned = True
@@ -71,8 +72,8 @@ class RealignedOperand(OperandPath):
         #: bytes of a line as loaded, and of all lines of one residue
         self.line_bytes = width * self.element + TMA_ALIGNED
         self.residue_bytes = int(residue_bytes(lines, width, self.element))
-        #: threads of a line of a box of the tile (and its log2); residues that are moved at once; further lines of the
-        #: same residue that are moved at the same time
+        #: threads that move a line of a box of the tile (and log2 of them); residues that are moved at once; lines of
+        #: one residue that are moved at once
         self.line_threads = self.span // WORD
         self.log2_line_threads = log2(self.line_threads)
         self.residues_at_once = min(threads // self.line_threads, RESIDUES)
@@ -106,19 +107,19 @@ class RealignedOperand(OperandPath):
 
     @property
     def row_coordinate(self) -> dict[str, str]:
-        """Register where this block's slice begins -> that with the first row of the tile."""
+        """Register with the start of this block's slice -> register with the first row of the tile."""
         return {self.first: self.first if self.kmajor else "%k"}
 
     line_mask = Mask("line_threads")
 
     @property
     def last_lines(self) -> int:
-        """Lines of a residue in the last round."""
+        """The number of lines of a residue in the last round."""
         return self.residue_lines - (self.rounds - 1) * self.lines_at_once
 
     def residue_maps(self, p: KernelProblem, element_type: str, matrix: Matrix) -> list[TensorMap]:
-        """A map for each residue: every eighth row. Where there is no such row, the map has row 0, which no product
-        uses."""
+        """The tensor map of each residue, which has every eighth row. If there is no such row, the map has row 0, which
+        no product uses."""
         columns, rows, ld, _ = matrix
         size, out = p.element.bytes, []
         for r in range(RESIDUES):
@@ -142,13 +143,14 @@ class RealignedOperand(OperandPath):
 
 @dataclass(frozen=True)
 class Realignment:
-    """The part of the K loop in which math warpgroups realign a stage. ``operands``: those that need it, maybe none."""
+    """The part of the K loop in which math warpgroups realign a stage. ``operands``: the operands that need it; may be
+    empty."""
 
     operands: list[RealignedOperand]
     pingpong: bool
     math_warpgroups: int
 
-    words = Tile("word", "b32", (2, 2, IN_FLIGHT))  #: [batch mod 2][word, next word][move]
+    words = Tile("word", "b32", (2, 2, IN_FLIGHT))  #: registers: [batch mod 2][word, next word][move]
 
     @classmethod
     def of(cls, operands: Sequence[OperandPath], config: Config) -> Realignment:
@@ -161,18 +163,19 @@ class Realignment:
 
     @property
     def threads(self) -> int:
-        """Threads that realign a stage."""
+        """The number of threads that realign a stage."""
         return WARPGROUP * self.warpgroups
 
     @property
     def address_registers(self) -> str:
-        """The registers of the addresses of lines as loaded and in the tile."""
+        """The registers with the addresses of lines, as loaded and in the tile."""
         names = (f"%{side}_{x.role}_addr<{x.residue_groups}>" for x in self.operands for side in ("src", "dst"))
         return ", ".join(names)
 
     @cached_property
     def turns(self) -> list[tuple[list[WordMove], list[WordMove]]]:
-        """Pairs (moves that are read, moves that are written after them), one batch apart."""
+        """The moves in turns: (moves whose words are read, moves of the preceding batch, whose words are written
+        then)."""
         batches = [
             [self._word_move(n % 2, i, x, m) for i, (x, m) in enumerate(batch)] for n, batch in enumerate(self.batches)
         ]
@@ -193,20 +196,20 @@ class Realignment:
 
     @property
     def thread(self) -> str:
-        """Register that numbers the threads that realign a stage."""
+        """The register with the number of a thread among those that realign a stage."""
         return "%wg_thread" if self.pingpong else "%thread"
 
     @property
     def warpgroups(self) -> int:
-        """Warpgroups that realign a stage."""
+        """The number of warpgroups that realign a stage."""
         return 1 if self.pingpong else self.math_warpgroups
 
     @property
     def consumed_slot(self) -> str:
-        """Register with the barrier slot of the stage that a product has read."""
+        """The register with the barrier slot of the stage that a product has read."""
         return "%prev_bar_offset" if self.operands else "%bar_offset"
 
     @cached_property
     def batches(self) -> list[list[tuple[RealignedOperand, Move]]]:
-        """Moves that a thread has in flight at once."""
+        """The moves in batches, each of which a thread has in flight at once."""
         return in_batches([(x, m) for x in self.operands for m in x.moves], IN_FLIGHT)

@@ -1,4 +1,4 @@
-"""Packing of f32 operands to bf16 planes, and the operand path that loads all planes of a stage."""
+"""The packing of f32 operands to bf16 planes, and the operand path that loads all planes of a stage."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from ptxgen.lowering.kernel_problem import KernelProblem
 
 
 class SplitOperand(OperandPath):
-    """The planes of an operand, one after the other in a stage: they are the last direction of its tensor."""
+    """The path of an operand's planes, which follow each other in a stage. The planes are the last direction of the
+    tensor."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -33,7 +34,7 @@ class SplitOperand(OperandPath):
 
 @dataclass(frozen=True)
 class SplitPacking(Packing):
-    """A and B as bf16 planes."""
+    """The packing of A and B to bf16 planes."""
 
     template = "addr/split_bf16x3.mako"
     numbers = bf16x3
@@ -62,7 +63,7 @@ class SplitPacking(Packing):
         return p.k, bf16x3.planes_of(p, "a").pitch, self._blocks(p)[0]
 
     def _blocks(self, p: KernelProblem) -> list[int]:
-        """The blocks for A and for B."""
+        """The numbers of blocks for A and for B."""
         operands = [bf16x3.planes_of(p, name) for name in self.names]
         return [ceil_div(o.rows, bf16x3.BLOCK_ROWS) * o.pitch // bf16x3.BLOCK_K for o in operands]
 
@@ -88,8 +89,8 @@ class SplitPacking(Packing):
         return self._planes_map(p, x, items, offset)
 
     def _planes_map(self, p: KernelProblem, x: MappedOperand, items: int, offset: int) -> TensorMap:
-        """The map of the planes of ``items`` batch items, ``offset`` bytes into the workspace. Where K is zero: of
-        zeros in the workspace."""
+        """The tensor map of the planes of ``items`` batch items, ``offset`` bytes into the workspace. If K is zero, it
+        has zeros in the workspace."""
         o, distinct = bf16x3.planes_of(p, x.name), bf16x3.distinct_items(p, x.name, items)
         pitch, plane = o.pitch * bf16x3.FACTOR_BYTES, o.bytes // bf16x3.PLANES
         extents = (p.k, o.rows) if p.k else (1, 1)

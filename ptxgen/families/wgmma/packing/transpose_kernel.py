@@ -1,6 +1,7 @@
-"""Numbers of the packing kernel that transposes an operand, so that K is contiguous.
+"""The numbers of the packing kernel that transposes an operand to make it K-major.
 
-A block transposes 128 rows of K, 128 bytes of each. A thread takes 16 bytes of as many rows as 16 bytes have elements.
+A block transposes 128 rows of K, 128 bytes of each. A thread takes 16 bytes from each of as many rows as 16 bytes have
+elements.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from ptxgen.codegen.registers import Tile, braces
 
 DEPTH = 128  #: rows of K of a block
 CHUNK = 16  #: bytes that a thread moves at once
-TILE = ROW * DEPTH  #: bytes that a block loads, and that it stores from the memory after them
+TILE = ROW * DEPTH  #: bytes that a block loads; it stores the same number of bytes from the memory after them
 
 
 class TransposeKernel:
@@ -39,7 +40,7 @@ class TransposeKernel:
 
     @property
     def squares(self) -> list[tuple[list[str], list[str]]]:
-        """Squares of 4 x 4 bytes: four registers to be transposed, and those that receive the result."""
+        """The squares of 4 x 4 bytes: four registers to transpose, and four registers for the result."""
         return [
             ([self.loaded[4 * k + j, w] for j in range(4)], [self.stored[4 * w + i, k] for i in range(4)])
             for k in range(4)
@@ -54,5 +55,5 @@ class TransposeKernel:
 
     @property
     def stored_tiles(self) -> list[tuple[int, int]]:
-        """The pair (offset in shared memory, first element of K) of each transposed tile."""
+        """For each transposed tile: its offset in shared memory, and its first element of K."""
         return [(TILE + n * self.tile_bytes, n * self.side) for n in range(self.tiles)]
