@@ -80,7 +80,7 @@ ${activations.begin_last()}\
 % for s in plan.mainloop.steps:
 ${addr.load_last_weights(s.loads)}\
 ${math.multiply(s, last=True)}\
-    add.u32 %k_pos, %k_pos, ${plan.b.window};
+    add.u32 %k_pos, %k_pos, ${plan.b.step_depth};
 % endfor
 EPILOGUE:
 ${activations.end()}\

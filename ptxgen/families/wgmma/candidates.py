@@ -244,7 +244,8 @@ class WgmmaSpace(TileSpace):
         """The values of ``u``. If only the narrowest box fits the channels of a convolution, a stage may be one such
         box."""
         narrow = (STEP,) if im2col(p) is not None and widest_unit(p) * factor_bytes(p) == STEP else ()
-        return [b // factor_bytes(p) for b in (*narrow, *DEPTHS)]
+        deep = (4 * SPAN,) if quantized_rows(p) is not None else ()  # rows of weights are narrow
+        return [b // factor_bytes(p) for b in (*narrow, *DEPTHS, *deep)]
 
     def _operand_paths(self, p: KernelProblem) -> list[tuple[int, ...]]:
         """The pairs (operand_path_a, operand_path_b). Operands that TMA cannot map are packed or realigned. If packing
