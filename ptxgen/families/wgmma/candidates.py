@@ -340,8 +340,8 @@ class WgmmaSpace(TileSpace):
             [dict(zip(names, epilogue, strict=True)) for epilogue in EPILOGUES],
             [{"persistent": 0}, {"persistent": 1}],
             [{"promotion_buffers": n} for n in self._promotion_buffers(p)],
-            # measured with scales of blocks alone
-            [{"stream_waves": n} for n in (self.axes["stream_waves"] if block_scaled(p) else (0,))],
+            # measured with scales of blocks; those of groups of weights have the same kind of sums
+            [{"stream_waves": n} for n in (self.axes["stream_waves"] if _streams(p) else (0,))],
         ]
 
     def finalize(self, p: KernelProblem, d: Device, c: Grid) -> Grid:
@@ -494,6 +494,11 @@ class WgmmaSpace(TileSpace):
             held = max(v["stages"] // iterations, 1) * iterations
             return [config.replace(**{**v, "persistent": 1, "stages": n}) for n in (held, held + iterations)]
         return [config.replace(**v)]
+
+
+def _streams(p: KernelProblem) -> bool:
+    """True if blocks that share K iterations are candidates."""
+    return block_scaled(p) or (quantized_rows(p) is not None and promotion.promotes(p))
 
 
 def width_c(p: KernelProblem, c: Columns) -> Any:
