@@ -1,5 +1,5 @@
-## Each lane loads weights from global memory to registers, several loads ahead. Activations come from stages in shared
-## memory, or from global memory; shared memory also holds the partial sums of warps that split K.
+## Products with quantized weights: each lane loads weights from global memory to registers, several loads ahead. Activations
+## come from stages in shared memory, or from global memory. Shared memory also holds the partial sums of warps that split K.
 <%inherit file="base.mako"/>\
 <%namespace name="ptx" file="/ptx/banner.mako"/>\
 <%namespace name="raster" file="/${context['plan'].scheduler.template}"/>\

@@ -1,5 +1,5 @@
 ## All pairs of rows of A and columns of B, for small K: a thread keeps rows of A in registers; the columns of B stream through
-## shared memory, and all lanes read the same ones. The slot of plan.taken takes the results.
+## shared memory, and all lanes read the same columns. The part plan.taken takes the results.
 <%inherit file="base.mako"/>\
 <%namespace name="ptx" file="/ptx/banner.mako"/>\
 <%namespace name="values" file="/epilogue/result_values.mako"/>\
