@@ -156,6 +156,13 @@ ${taken.declare_group()}\
 % for line in group.loads:
     ${line}
 % endfor
+% for x in group.values.held:
+    ${x.tile.declaration}
+    mad.wide.u32 %tmp64, %column, ${x.bytes}, %${x.name};
+  % for register, offset in zip(x.tile.all, x.offsets):
+    ld.global.nc.${x.access} ${register}, [%tmp64+${offset}];
+  % endfor
+% endfor
 % for row in group.rows:
 ${pairs.compute(group, row)}\
 ${taken.take_row(group, row)}\
