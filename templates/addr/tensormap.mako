@@ -1,4 +1,4 @@
-## Loads of matrices: the coordinate along K is %k.
+## Matrices: the coordinate along K is %k.
 <%def name="setup()"></%def>
 
 <%def name="begin()">

@@ -1,4 +1,4 @@
-## For all lanes of the warp: the words of a bitmap, each with the address of its first nonzero.
+## The words of a bitmap, each with the address of its first nonzero, for all lanes of the warp.
 <%namespace name="ptx" file="/ptx/banner.mako"/>\
 <%namespace name="lanes" file="/ptx/shuffle.mako"/>\
 <%def name="expand()">

@@ -1,2 +1,2 @@
-## The sink needs no auxiliary kernels.
+## The sink has no kernels.
 <%def name="entries()"></%def>

@@ -1,4 +1,4 @@
-## A slab of B has several tiles, one after the other. Between tiles, sums of rows are in shared memory.
+## Several tiles of a slab of B, one after the other: sums of rows are in shared memory between them.
 <%namespace name="ptx" file="/ptx/banner.mako"/>
 <%def name="registers()">
     .reg .b64 %tile_starts, %ptr_first, %rows_pitch;

@@ -1,2 +1,2 @@
-## There are no block scales: sums are not scaled.
+## Sums are not scaled.
 <%def name="setup()"></%def>

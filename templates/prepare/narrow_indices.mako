@@ -1,4 +1,4 @@
-## Converts row pointers or columns of 64 bits to 32 bits: one index per thread.
+## Row pointers or columns of 64 bits as 32 bits. One index per thread.
 <%inherit file="module.mako"/>\
 .visible .entry narrow_indices(
 % for line in plan.preparation.parameters.declarations:

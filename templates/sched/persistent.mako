@@ -1,4 +1,4 @@
-## The grid has as many blocks as multiprocessors; each block loops over tiles.
+## As many blocks as multiprocessors, each of which loops over tiles.
 <%namespace name="coords" file="/sched/tile_coords.mako"/>
 <%namespace name="turns" file="/sched/pingpong_turns.mako"/>
 <%namespace name="batch" file="/${context['plan'].batch.template}"/>

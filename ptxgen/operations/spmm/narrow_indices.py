@@ -1,4 +1,4 @@
-"""Row pointers and columns of 64 bits, copied to 32 bits on the device."""
+"""Copies row pointers and columns of 64 bits to 32 bits on the device."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from ptxgen.runtime.prepared_operands import load_once
 
 @dataclass(frozen=True)
 class NarrowIndices(Preparation):
-    """The lower 32 bits of an array of 64-bit integers."""
+    """The kernel that copies the lower 32 bits of an array of 64-bit integers."""
 
     kernel: ClassVar[str] = "prepare/narrow_indices.mako"
     description: ClassVar[list[str]] = ["row pointers or columns of 64 bits as 32 bits"]
     threads: ClassVar[int] = 256
-    #: (address of the array, address of its copy, number of integers)
+    #: parameters of the kernel: address of the array, address of its copy, number of integers
     parameters: ClassVar[ParameterList] = ParameterList((Parameters("u64", ("wide", "narrow", "count"), tuple),))
 
     def step(self, address: int, to: int, count: int) -> Step:
@@ -33,7 +33,8 @@ class NarrowIndices(Preparation):
 
 def narrow(driver: Driver, arrays: Mapping[str, tuple[int, int]]) -> dict[str, Part]:
     """Copies of arrays of 64-bit integers, which must fit 32 bits, as 32-bit integers. ``arrays``: name -> (address,
-    number of integers). They are complete after later work on the driver's stream."""
+    number of integers). The kernels are queued on the driver's stream; later work on this stream sees the complete
+    copies."""
     made = NarrowIndices()
     kernel = load_once(driver, made)
     copies = allocate_parts(driver, {name: 4 * count for name, (_, count) in arrays.items()})

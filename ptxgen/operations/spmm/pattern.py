@@ -39,13 +39,13 @@ def empty(m: int, k: int) -> Pattern:
 
 
 def from_lengths(k: int, lengths: Ints, indices: Ints) -> Pattern:
-    """The pattern of rows of these lengths. ``indices``: their columns, one row after the other."""
+    """The pattern whose rows have these lengths. ``indices``: the columns, one row after the other."""
     return Pattern(k, np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32), indices.astype(np.int32))
 
 
 def from_places(m: int, k: int, places: Ints, repeated: bool = False) -> Pattern:
-    """The pattern of the places row · k + column, in any order. It sorts ``places``, and drops those that repeat unless
-    ``repeated``."""
+    """The pattern with the given places, row · k + column, in any order. ``places`` is sorted in place. Repeated places
+    are dropped unless ``repeated``."""
     places.sort()
     if not repeated and len(places):
         places = places[np.concatenate([[True], places[1:] != places[:-1]])]
@@ -55,7 +55,7 @@ def from_places(m: int, k: int, places: Ints, repeated: bool = False) -> Pattern
 
 
 def transposed(p: Pattern) -> Pattern:
-    """The pattern of the transpose. Its columns are in the order of the rows of ``p``."""
+    """The pattern of the transpose. The columns of its rows are in the order of the rows of ``p``."""
     order = np.argsort(p.indices, kind="stable")
     rows = np.repeat(np.arange(p.m, dtype=np.int64), p.lengths)
     return from_lengths(p.m, np.bincount(p.indices, minlength=p.k).astype(np.int64), rows[order])

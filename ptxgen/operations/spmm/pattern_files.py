@@ -1,4 +1,4 @@
-"""Patterns of files: coordinates in the Matrix Market format (``mtx``), and the format of DLMC (``smtx``)."""
+"""Reads patterns from files: coordinates in the Matrix Market format (``mtx``), and the format of DLMC (``smtx``)."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 from ptxgen.errors import InputError
 from ptxgen.operations.spmm.pattern import Pattern, digest, from_lengths, from_places
 
-FIELDS = {"pattern": 2, "integer": 3, "real": 3}  #: numbers of a line by the field of the header
+FIELDS = {"pattern": 2, "integer": 3, "real": 3}  #: field of the header -> count of numbers in a line
 SYMMETRIES = ("general", "symmetric")
 NONZEROS_LIMIT = 1 << 31
 
 
 def load(form: str, path: str) -> tuple[Pattern, str]:
-    """The pair (the pattern of a file, its digest); a file that has not changed since is not read again. InputError: it
-    cannot be read, or has another format."""
+    """The pattern in a file, and its digest. A file that has not changed is not read again. InputError: the file cannot
+    be read, or has another format."""
     try:
         state = Path(path).stat()
         return _loaded(form, path, state.st_mtime_ns, state.st_size)
@@ -34,7 +34,8 @@ def _loaded(form: str, path: str, changed: int, size: int) -> tuple[Pattern, str
 
 
 def _numbers(path: str, text: str, count: int, what: str) -> NDArray[np.float64]:
-    """``count`` numbers with white space between them. InputError: there are others."""
+    """The ``count`` numbers in ``text``, which white space separates. InputError: the text has another count, or other
+    words."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         try:
@@ -47,7 +48,7 @@ def _numbers(path: str, text: str, count: int, what: str) -> NDArray[np.float64]
 
 
 def _extents(path: str, words: list[str], rule: str) -> tuple[int, int, int]:
-    """The triple (rows, columns, nonzeros) of the line of sizes."""
+    """The sizes (rows, columns, nonzeros) in the words of the line of sizes. InputError: they are not such numbers."""
     if len(words) != 3 or not all(w.isascii() and w.isdigit() and int(w) < NONZEROS_LIMIT for w in words):
         raise InputError(f"file {path} has the sizes {' '.join(words)[:80]!r}; {rule} less than {NONZEROS_LIMIT}")
     m, k, nnz = map(int, words)

@@ -13,28 +13,29 @@ from ptxgen.errors import InputError
 
 Ints = NDArray[np.int64]
 
-BINS = 33  #: of row lengths: 0, 1, 2, 3–4, 5–8, 9–16, …
+BINS = 33  #: the number of bins of row lengths: 0, 1, 2, 3–4, 5–8, 9–16, …
 VECTOR = 8  #: rows of a row window, and of an 8×1 vector
 SAMPLE_ROWS = 64  #: rows of a sample
-SAMPLES = 256  #: samples of a matrix, at most
-COUNTED = 1 << 15  #: columns of a sample in which distinct ones are counted, at most
-SHARES = 64  #: steps of the shares that ``rounded`` keeps
-BITS = 3  #: leading bits of the numbers that ``rounded`` keeps
-SPREAD = 2654435769  #: 2³² over the golden ratio: distances of samples vary by multiples of it
+SAMPLES = 256  #: the most samples of a matrix
+COUNTED = 1 << 15  #: the most columns of a sample among which distinct ones are counted
+SHARES = 64  #: ``rounded`` rounds fractions to multiples of 1 / SHARES
+BITS = 3  #: ``rounded`` keeps so many leading bits of counts
+SPREAD = 2654435769  #: 2³² divided by the golden ratio; its multiples vary the distances of samples
 
 
 @dataclass(frozen=True)
 class PatternStatistics:
-    """Integers that a pass over the row pointers and a pass over samples of the columns give.
+    """Statistics of a pattern: integers, computed in a pass over the row pointers and a pass over samples of the
+    columns.
 
-    ``nnz``: nonzeros; ``longest``: those of the longest row; ``longest_window``: those of the largest row window (8
-    rows); ``squares``: Σ length² of the rows; ``rows``, ``nonzeros``: the rows of each bin of ``length_bins``, and
-    their nonzeros.
+    ``nnz``: the number of nonzeros; ``longest``: the nonzeros of the longest row; ``longest_window``: the nonzeros of
+    the largest row window (8 rows); ``squares``: Σ length² of the rows; ``rows``, ``nonzeros``: for each bin of
+    ``length_bins``, the number of rows and the number of their nonzeros.
 
-    From the samples of ``sampled_rows``, ``counted``: nonzeros in columns that ``counted_columns`` selects;
-    ``vectors``: their distinct 8×1 vectors; ``columns``: the sum of the distinct columns of each sample; ``gaps``:
-    pairs of adjacent nonzeros of a row, in all columns; ``gap_bits``: the sum of the bit lengths of the absolute
-    differences of their columns.
+    In the samples of ``sampled_rows``: ``counted``: the nonzeros in the columns that ``column_step`` selects;
+    ``vectors``: the distinct 8×1 vectors of these; ``columns``: the sum over samples of the number of their distinct
+    columns; ``gaps``: the pairs of adjacent nonzeros of a row, in all columns; ``gap_bits``: the sum over these pairs
+    of the bit length of the difference of their columns.
 
     ``distinct``: True if the columns of every row strictly increase.
     """
@@ -64,17 +65,17 @@ class PatternStatistics:
 
     @property
     def variation(self) -> float:
-        """The standard deviation of row lengths over their mean."""
+        """The standard deviation of row lengths divided by their mean."""
         return max(self.squares * self.m / max(self.nnz, 1) ** 2 - 1, 0.0) ** 0.5 if self.nnz else 0.0
 
     @property
     def empty(self) -> float:
-        """The share of empty rows."""
+        """The fraction of rows that are empty."""
         return self.rows[0] / max(self.m, 1)
 
     @property
     def longest_share(self) -> float:
-        """The share of the nonzeros that the longest 1 % of the rows have."""
+        """The fraction of the nonzeros that are in the longest 1 % of the rows."""
         left, nonzeros_of_longest = max(self.m // 100, 1), 0.0
         for rows, nonzeros in zip(reversed(self.rows), reversed(self.nonzeros), strict=True):
             nonzeros_of_longest += nonzeros * min(left / max(rows, 1), 1)
@@ -83,21 +84,22 @@ class PatternStatistics:
 
     @property
     def vector_nonzeros(self) -> float:
-        """Nonzeros per 8×1 vector that has one: from 1 to 8; without nonzeros 0."""
+        """The mean number of nonzeros of an 8×1 vector that has any: from 1 to 8; 0 without nonzeros."""
         return self.counted / max(self.vectors, 1)
 
     @property
     def column_share(self) -> float:
-        """The distinct columns of 64 rows over their nonzeros."""
+        """The number of distinct columns of 64 rows, divided by the number of their nonzeros."""
         return self.columns / max(self.counted, 1)
 
     @property
     def mean_gap_bits(self) -> float:
-        """The mean bit length of the difference of adjacent columns of a row: 1 if they are adjacent in A."""
+        """The mean bit length of the difference of the columns of adjacent nonzeros of a row: 1 if all are neighbours
+        in A."""
         return self.gap_bits / max(self.gaps, 1)
 
     def quantile(self, share: float) -> float:
-        """The length that this share of the rows does not exceed, estimated from the bins."""
+        """The row length that a fraction ``share`` of the rows does not exceed, estimated from the bins."""
         at = share * self.m
         for i, (rows, nonzeros) in enumerate(zip(self.rows, self.nonzeros, strict=True)):
             if rows and at <= rows:
@@ -108,12 +110,13 @@ class PatternStatistics:
         return float(self.longest)
 
     def text(self) -> str:
-        """The pattern text ``statistics:nnz=…,…``."""
+        """The pattern text of the statistics: ``statistics:nnz=…,…``."""
         values = asdict(self) | {"rows": _joined(self.rows), "nonzeros": _joined(self.nonzeros)}
         return f"statistics:{','.join(f'{name}={_written(value)}' for name, value in values.items())}"
 
     def rounded(self) -> PatternStatistics:
-        """Statistics that similar matrices share: counts keep 3 bits, shares are multiples of 1/64."""
+        """The statistics rounded, so that similar matrices share them: counts keep 3 bits, fractions become multiples
+        of 1/64."""
         nnz, m = _leading(self.nnz), self.m
         variation = round(self.variation * 8) / 8
         return replace(
@@ -137,7 +140,7 @@ FORM = f"statistics:{','.join(f'{name}=…' for name in FIELDS)}"
 
 
 def _joined(counts: tuple[int, ...]) -> str:
-    """Counts with slashes between them, without zeros at the end."""
+    """The text of counts, separated by slashes, without zeros at the end."""
     used = max((i + 1 for i, n in enumerate(counts) if n), default=1)
     return "/".join(map(str, counts[:used]))
 
@@ -156,7 +159,7 @@ def _share(n: int, of: int) -> int:
 
 
 def read_statistics(text: str) -> PatternStatistics:
-    """The statistics of a text of ``PatternStatistics.text``. InputError: the text is not of this form."""
+    """The statistics that a text of ``PatternStatistics.text`` states. InputError: the text has another form."""
     given = dict(item.partition("=")[::2] for item in text.partition(":")[2].split(",") if item)
     if tuple(sorted(given)) != tuple(sorted(FIELDS)):
         raise InputError(f"pattern is {text!r}; it must be {FORM}")
@@ -180,7 +183,7 @@ def bit_lengths(x: Any) -> Ints:
 
 
 def length_bins(lengths: Ints) -> Ints:
-    """The bin of each row length n: 0 for 0, else the bit length of n - 1, plus 1."""
+    """The bin of each row length n: 0 if n is 0, else 1 plus the bit length of n - 1."""
     return np.where(lengths > 0, bit_lengths(np.maximum(lengths - 1, 0)) + 1, 0)
 
 
@@ -190,7 +193,8 @@ def bin_range(i: int) -> tuple[int, int]:
 
 
 def sampled_rows(m: int) -> list[int]:
-    """The first row of each sample of up to 64 rows: all of the matrix, or 256 samples at about equal distances."""
+    """The first row of each sample of up to 64 rows. The samples cover the matrix, or are 256 at about equal
+    distances."""
     samples = -(-m // SAMPLE_ROWS)
     if samples <= SAMPLES:
         return [SAMPLE_ROWS * i for i in range(samples)]
@@ -199,13 +203,14 @@ def sampled_rows(m: int) -> list[int]:
 
 
 def column_step(k: int) -> int:
-    """Sample i counts distinct columns among those that are i modulo this step."""
+    """The step by which samples select columns: sample i counts distinct columns among those that are i modulo this
+    step."""
     return max(-(-k // COUNTED), 1)
 
 
 def statistics_of_rows(k: int, lengths: Ints, columns: Callable[[int, int], Ints], distinct: bool) -> PatternStatistics:
-    """The statistics of rows of these lengths. ``columns(first, last)``: the columns of rows from ``first`` to
-    ``last``, without ``last``, one row after the other."""
+    """The statistics of rows of these lengths. ``columns(first, last)``: returns the columns of the rows ``first`` to
+    ``last`` - 1, one row after the other; ``distinct``: as in ``PatternStatistics``."""
     m = len(lengths)
     bins = length_bins(lengths)
     starts = np.concatenate([[0], np.cumsum(lengths)])

@@ -1,7 +1,7 @@
-"""Patterns by their text: a generator with parameters, as ``bernoulli:density=0.1,seed=0``, a file, as ``mtx:FILE``, or
-the statistics of a matrix.
+"""Pattern texts, which name a generator with parameters, such as ``bernoulli:density=0.1,seed=0``, or a file, such as
+``mtx:FILE``, or state the statistics of a matrix.
 
-Every process makes the same matrix of a text. The text of a file has the digest of its pattern.
+Every process makes the same matrix from a text. The text of a file has the digest of its pattern.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ _DIGEST = re.compile(r"(.*),digest=([0-9a-f]{16})")
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter of a generator: ``number_type``, int or float; the range; ``default``, None: it must be given."""
+    """A parameter of a generator. ``number_type``: int or float; ``least``, ``most``: its range; ``default``: None: the
+    parameter must be given."""
 
     number_type: type
     least: float
@@ -39,7 +40,8 @@ class Parameter:
     default: float | None = None
 
     def read(self, text: str, name: str, word: str) -> Any:
-        """The value of a word. InputError: it is no number, or outside the range."""
+        """The value of the parameter ``name`` that ``word`` gives. InputError: it is not a number, or outside the
+        range."""
         try:
             value = self.number_type(word)
         except ValueError:
@@ -51,8 +53,9 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Generator:
-    """``make(m, k, seed, **parameters)``: the pattern; ``expected(m, k, **parameters)``: its nonzeros, about;
-    ``rule(m, k, **parameters)``: what the extents or parameters must be, empty: they are."""
+    """A generator of patterns. ``make(m, k, seed, **parameters)``: returns the pattern; ``expected(m, k,
+    **parameters)``: returns the approximate number of nonzeros; ``rule(m, k, **parameters)``: returns the rule that
+    extents or parameters break, or ""."""
 
     parameters: dict[str, Parameter]
     make: Callable[..., Pattern]
@@ -171,7 +174,7 @@ FORM = f"{GENERATOR_FORM}; mtx:FILE; smtx:FILE; {TRANSPOSE}: with one of them; o
 
 
 def described_forms() -> dict[str, str]:
-    """The forms of pattern texts, with the defaults of parameters, and what they mean."""
+    """The forms of pattern texts, with the defaults of parameters -> their meaning."""
     out = {}
     for name, g in GENERATORS.items():
         words = (f"{n}={'…' if x.default is None else f'{x.default:g}'}" for n, x in g.parameters.items())
@@ -185,13 +188,13 @@ def described_forms() -> dict[str, str]:
 
 
 class PatternText:
-    """A pattern text that was read. ``check``, ``make`` and ``statistics`` take M and K."""
+    """A parsed pattern text. ``check``, ``make`` and ``statistics`` take M and K."""
 
     def canonical(self) -> str:
         raise NotImplementedError
 
     def check(self, m: int, k: int) -> None:
-        """InputError: there is no such matrix of M rows and K columns."""
+        """Raises InputError if the text has no matrix of M rows and K columns."""
 
     def make(self, m: int, k: int) -> Pattern:
         raise NotImplementedError
@@ -206,7 +209,7 @@ class PatternText:
 
 @dataclass(frozen=True)
 class GeneratorText(PatternText):
-    """A generator and the values of its parameters, in order."""
+    """The text of a generator: its name and the values of its parameters, in order."""
 
     name: str
     values: tuple[tuple[str, Any], ...]
@@ -225,11 +228,11 @@ class GeneratorText(PatternText):
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """The parameters besides the seed."""
+        """The parameters without the seed, by name."""
         return {n: v for n, v in self.values if n != "seed"}
 
     def make(self, m: int, k: int) -> Pattern:
-        """The matrix. InputError: 2³¹ nonzeros or more are expected."""
+        """The pattern. InputError: 2³¹ nonzeros or more are expected."""
         if (expected := self.generator.expected(m, k, **self.parameters)) >= NONZEROS_LIMIT:
             raise InputError(
                 f"pattern is {self.canonical()}; it must have less than {NONZEROS_LIMIT} nonzeros, not {expected:.3g}"
@@ -237,13 +240,14 @@ class GeneratorText(PatternText):
         return self.generator.make(m, k, **dict(self.values)) if m and k else empty(m, k)
 
     def row_lengths(self, m: int, k: int) -> Ints:
-        """The lengths of the rows, without a matrix where they are known."""
+        """The lengths of the rows. The matrix is not made if the lengths are known without it."""
         if self.name == "even" and k:
             return matrix_generators.even_lengths(m, dict(self.values)["nnz"])
         return super().row_lengths(m, k)
 
     def statistics(self, m: int, k: int) -> PatternStatistics:
-        """The statistics. Those of ``even`` need no matrix, and say that its columns repeat."""
+        """The statistics of the pattern. For ``even`` they are computed without making the matrix, and state that
+        columns repeat."""
         if self.name != "even" or not k:
             return super().statistics(m, k)
         lengths, columns = self.row_lengths(m, k), partial(matrix_generators.even_columns, m, k, **dict(self.values))
@@ -252,7 +256,7 @@ class GeneratorText(PatternText):
 
 @dataclass(frozen=True)
 class FileText(PatternText):
-    """A file: ``form``, mtx or smtx; ``digest``: of its pattern."""
+    """The text of a file. ``form``: mtx or smtx; ``digest``: the digest of its pattern."""
 
     form: str
     path: str
@@ -272,7 +276,7 @@ class FileText(PatternText):
 
 @dataclass(frozen=True)
 class TransposeText(PatternText):
-    """The transpose of the K×M matrix of another text, ``of``."""
+    """The text of a transpose. ``of``: the text of the K×M matrix."""
 
     of: PatternText
 
@@ -288,7 +292,7 @@ class TransposeText(PatternText):
 
 @dataclass(frozen=True)
 class StatisticsText(PatternText):
-    """The statistics of a matrix that no generator makes."""
+    """A text that states the statistics of a matrix instead of naming one."""
 
     stated: PatternStatistics
 
@@ -306,7 +310,7 @@ class StatisticsText(PatternText):
 
 
 def read(text: str) -> PatternText:
-    """The pattern text. InputError: it names no pattern."""
+    """The parsed pattern text. InputError: ``text`` names no pattern."""
     name, _, rest = text.partition(":")
     if name == TRANSPOSE:
         of = read(rest)
@@ -331,7 +335,7 @@ def _read(text: str) -> PatternText:
 
 
 def _read_file(form: str, rest: str) -> FileText:
-    """The text of a file. It is read where the text has no digest."""
+    """The parsed text of a file. The file is read if the text has no digest."""
     if stated := _DIGEST.fullmatch(rest):
         path, known = stated.groups()
     else:
@@ -342,18 +346,18 @@ def _read_file(form: str, rest: str) -> FileText:
 
 
 def canonical(text: str) -> str:
-    """The text with all parameters in order."""
+    """The canonical form of a pattern text: with all parameters, in order."""
     return read(text).canonical()
 
 
 def check(m: int, k: int, text: str) -> None:
-    """InputError: there is no such matrix of ``m`` rows and ``k`` columns."""
+    """Raises InputError if the text has no matrix of ``m`` rows and ``k`` columns."""
     read(text).check(m, k)
 
 
 @lru_cache(maxsize=8)
 def _made(m: int, k: int, text: PatternText) -> Pattern:
-    """The matrix, cached: its arrays are read-only."""
+    """The pattern of a text, cached; its arrays are read-only."""
     text.check(m, k)
     pattern = text.make(m, k)
     pattern.indptr.flags.writeable = pattern.indices.flags.writeable = False
@@ -361,29 +365,30 @@ def _made(m: int, k: int, text: PatternText) -> Pattern:
 
 
 def pattern(m: int, k: int, text: str) -> Pattern:
-    """The pattern of a matrix of ``m`` rows and ``k`` columns. InputError: the text makes none."""
+    """The pattern that a text names, with ``m`` rows and ``k`` columns. InputError: the text names none, or only states
+    statistics."""
     return _made(m, k, read(text))
 
 
 @lru_cache(maxsize=64)
 def row_lengths(m: int, k: int, text: str) -> Ints:
-    """The lengths of the rows, without columns where these are not needed."""
+    """The row lengths of the pattern that a text names. Columns are not made if they are not needed."""
     return read(text).row_lengths(m, k)
 
 
 @lru_cache(maxsize=256)
 def statistics(m: int, k: int, text: str) -> PatternStatistics:
-    """The statistics of the pattern."""
+    """The statistics of the pattern that a text names or states."""
     return read(text).statistics(m, k)
 
 
 @lru_cache(maxsize=256)
 def pattern_digest(m: int, k: int, text: str) -> str:
-    """The digest of the pattern; empty: the text states statistics alone."""
+    """The digest of the pattern that a text names; empty if the text only states statistics."""
     return "" if stated_statistics(text) else digest(pattern(m, k, text))
 
 
 def stated_statistics(text: str) -> PatternStatistics | None:
-    """The statistics that a text states. None: it makes a matrix."""
+    """The statistics that a text states; None: the text names a matrix."""
     stated = read(text)
     return stated.stated if isinstance(stated, StatisticsText) else None

@@ -1,4 +1,4 @@
-"""The problem type of products of a sparse matrix in CSR and a matrix."""
+"""The problem type of sparse products: a sparse matrix in CSR times a dense matrix."""
 
 from __future__ import annotations
 
@@ -16,25 +16,26 @@ from ptxgen.operations.spmm import patterns
 from ptxgen.operations.spmm.pattern_statistics import Ints, PatternStatistics
 from ptxgen.problem.base import EXACT_NONFINITE, EXTENT_LIMIT, MEMORY_LIMIT, ProblemBase, described
 
-DENSE_DEFAULT = -1  #: value of ``dense_bytes``: in proportion to the sparse matrix
-#: most bytes of the dense matrix over those of the sparse one; of 16-bit types, of others
+DENSE_DEFAULT = -1  #: the value of ``dense_bytes`` that means: in proportion to the sparse matrix
+#: the most bytes of the dense matrix, as a multiple of those of the sparse one: for 16-bit types, and for others
 RATIO_16, RATIO = 12, 16
 
 
 @dataclass(frozen=True)
 class Spmm(ProblemBase):
-    """C[M,N] = alpha · A[M,K] · B[K,N] + beta · C of A in CSR.
+    """C[M,N] = alpha · A[M,K] · B[K,N] + beta · C, where A is a sparse matrix in CSR.
 
     A has the arrays ``indptr`` (M + 1 row pointers) and ``indices`` (columns), of the type ``index``, and ``values``.
     ``layout``: NN, or NT if B is stored by columns; ``layout_c``: N, or T if C is stored by columns.
     ``pattern``: the places of the nonzeros, as ``patterns`` reads it; kernels compute any pattern of A.
     ``ldb``, ``ldc``: leading dimensions in elements, 0 = contiguous; ``aligned_b``, ``aligned_c``: alignments of
-    addresses in bytes. C has the type of A and B. ``calls``: products for which A may be prepared, 0: it is not;
-    choices divide the time of a preparation by it.
-    ``groups``: graphs whose rows follow each other in A, B and C, 0: none; columns count from the first row of each
-    graph. The array ``offsets`` has the row after the last one of each.
-    ``exact_nonfinite``: infinities and NaN of B give NaN only where A has a nonzero; ``dense_bytes``: most bytes of A
-    as a dense matrix, 0: it is not made; DENSE_DEFAULT: ``RATIO_16`` or ``RATIO`` times those of the sparse matrix.
+    addresses in bytes. C has the type of A and B. ``calls``: the number of products for which A may be prepared, by
+    which choices divide the time of a preparation; 0: A is not prepared.
+    ``groups``: the number of graphs whose rows follow each other in A, B and C, 0: none; columns count from the first
+    row of their graph. The array ``offsets`` has the end of the rows of each graph.
+    ``exact_nonfinite``: infinities and NaN of B give NaN only where A has a nonzero; ``dense_bytes``: the most bytes of
+    A as a dense matrix, 0: no dense matrix is made; DENSE_DEFAULT: ``RATIO_16`` (16-bit types) or ``RATIO`` times the
+    bytes of the sparse matrix.
 
     ShapeError, DtypeError, InputError: an argument breaks a rule.
     """
@@ -155,7 +156,7 @@ class Spmm(ProblemBase):
             self._check_alignment(name, self.element)
 
     def _check_groups(self) -> None:
-        """ShapeError, InputError: graphs break a rule."""
+        """Raises ShapeError or InputError if the fields do not permit a batch of graphs."""
         if not self.groups:
             return
         if self.m != self.k:
@@ -170,7 +171,7 @@ class Spmm(ProblemBase):
 
     @property
     def arrays(self) -> tuple[str, ...]:
-        """Those of A, B and C, and with groups their ends."""
+        """The names of the arrays of A, B and C, and, with groups, of their ends."""
         return "indptr", "indices", "values", "B", "C", *(("offsets",) if self.groups else ())
 
     def shape(self) -> str:
@@ -181,7 +182,7 @@ class Spmm(ProblemBase):
         return dict(zip(cls.SHAPE, parse_shape(text), strict=True))
 
     def key(self) -> str:
-        """The text form. It always names the pattern."""
+        """The text form of the problem, which always has the pattern."""
         text = super().key()
         return text if " pattern=" in text else f"{text} pattern={self.pattern}"
 
@@ -195,12 +196,12 @@ class Spmm(ProblemBase):
 
     @property
     def measurable(self) -> bool:
-        """False if the pattern states statistics alone, from which no matrix can be made."""
+        """False if the pattern only states statistics, from which no matrix can be made."""
         return patterns.stated_statistics(self.pattern) is None
 
     @property
     def row_lengths(self) -> Ints:
-        """The lengths of the rows of A. InputError: the pattern states statistics alone."""
+        """The lengths of the rows of A. InputError: the pattern only states statistics."""
         return patterns.row_lengths(self.m, self.k, self.pattern)
 
     @property
@@ -221,7 +222,7 @@ class Spmm(ProblemBase):
 
     @property
     def stored(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-        """The shapes of the values of A, of B and of C."""
+        """The shapes of the values of A, of B, and of C."""
         return (self.nnz,), (self.k, self.n), (self.m, self.n)
 
     @property
@@ -239,20 +240,20 @@ class Spmm(ProblemBase):
 
     @property
     def sparse_bytes(self) -> int:
-        """Bytes of A in CSR."""
+        """The number of bytes of A in CSR."""
         index = INDEX_BYTES[self.index]
         return self.nnz * (self.element.bytes + index) + (self.m + 1) * index
 
     @property
     def most_dense_bytes(self) -> int:
-        """The most bytes that A takes as a dense matrix."""
+        """The most bytes that A may take as a dense matrix."""
         if self.dense_bytes != DENSE_DEFAULT:
             return self.dense_bytes
         return self.sparse_bytes * (RATIO_16 if self.element.bytes == 2 else RATIO)
 
     @property
     def bytes(self) -> int:
-        """Lower bound of the bytes moved: A and the rows of B that it needs are read once, C is written once."""
+        """A lower bound of the bytes moved: A and the rows of B that A selects are read once, C is written once."""
         return self.sparse_bytes + (min(self.k, self.nnz) + self.m) * self.n * self.element.bytes
 
     @property
@@ -275,7 +276,7 @@ def _quantile(share: float) -> Callable[[Spmm], float]:
     return lambda p: _log2(p.statistics.quantile(share))
 
 
-#: features of the model; logarithms of sizes
+#: name of a feature of the model -> its value; sizes are logarithms
 FEATURES: dict[str, Callable[[Spmm], float]] = {
     "m": lambda p: _log2(p.m),
     "n": lambda p: _log2(p.n),

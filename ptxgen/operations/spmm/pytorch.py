@@ -1,4 +1,4 @@
-"""PyTorch's product of a CSR matrix and a dense one, ``torch.sparse.mm``, which calls cuSPARSE."""
+"""The baseline PyTorch for sparse products: ``torch.sparse.mm``, which calls cuSPARSE."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from ptxgen.runtime.vendor_libraries import load_torch
 
 
 class TorchSparse:
-    """A problem computed by PyTorch on the operands of the problem, without copies. PyTorch allocates the result.
+    """A sparse product that PyTorch computes on the operands of the problem, without copies. PyTorch allocates the
+    result.
 
     UnavailableError: PyTorch is missing. ShapeError: there is nothing to multiply.
     """
@@ -31,7 +32,8 @@ class TorchSparse:
         self.problem, self._driver, self._torch = problem, driver, load_torch()
 
     def best(self, sets: Sequence[Mapping[str, int]], timing: Timing) -> VendorTimes:
-        """The time of the product (median of the samples), after its result was compared with the reference.
+        """The time of the product, the median of the samples in microseconds. The result is compared with the reference
+        before.
 
         ``sets``: addresses by name of the array, used in rotation. LaunchError: PyTorch does not compute the problem.
         """
@@ -67,7 +69,7 @@ class TorchSparse:
         return VendorTimes(us, same_layout=us)
 
     def _operands(self, addresses: Mapping[str, int]) -> tuple[Any, Any]:
-        """A and B as tensors of the operand set's memory."""
+        """A and B as tensors in the memory of the operand set."""
         p = self.problem
         indptr, indices = (
             self._tensor(addresses[n], (x,), "<i4") for n, x in (("indptr", p.m + 1), ("indices", p.nnz))
@@ -77,14 +79,15 @@ class TorchSparse:
         return a, self._tensor(addresses["B"], (p.k, p.ldb))[:, : p.n]
 
     def _tensor(self, address: int, shape: tuple[int, ...], typestr: str = "") -> Any:
-        """A tensor of memory at ``address``. ``typestr``: the type of its elements, empty: that of the problem."""
+        """The memory at ``address`` as a tensor. ``typestr``: the type of its elements; empty: the type of the
+        problem."""
         as_integers = typestr or f"<i{self.problem.element.bytes}"
         memory = self._torch.as_tensor(DeviceArray(address, shape, as_integers), device="cuda")
         return memory if typestr else memory.view(getattr(self._torch, self.problem.element.numpy.name))
 
 
 def _rows(result: Any, p: Spmm, rows: slice) -> Array:
-    """Rows of a tensor. f32 has every number of f16 and bf16."""
+    """Rows of a tensor as a NumPy array. f16 and bf16 become f32, which has all their numbers."""
     some = result[rows]
     host: Array = (some if p.element.bytes >= 4 else some.float()).cpu().numpy()
     return host

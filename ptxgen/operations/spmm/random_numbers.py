@@ -1,4 +1,4 @@
-"""Random numbers of patterns: functions of a seed, a stream and a place, the same in every process."""
+"""Random numbers for patterns. They are functions of a seed, a stream and a place, and so the same in every process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _GOLDEN, _FIRST, _SECOND = (np.uint64(n) for n in (0x9E3779B97F4A7C15, 0xBF58476
 
 
 def _mixed(x: Any) -> Any:
-    """The finalizer of SplitMix64, of 64-bit integers."""
+    """The finalizer of SplitMix64 for 64-bit integers."""
     x = (x ^ (x >> np.uint64(30))) * _FIRST
     x = (x ^ (x >> np.uint64(27))) * _SECOND
     return x ^ (x >> np.uint64(31))
@@ -30,12 +30,12 @@ def random_bits(seed: int, stream: int, places: Any) -> NDArray[np.uint64]:
 
 
 def uniform(seed: int, stream: int, places: Any) -> NDArray[np.float64]:
-    """A number from 0 to 1 for each place, without 1."""
+    """A random number for each place, at least 0 and less than 1."""
     return (random_bits(seed, stream, places) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
 def integers(seed: int, stream: int, places: Any, limit: Any) -> Ints:
-    """An integer from 0 to ``limit`` for each place, without ``limit``."""
+    """A random integer from 0 to ``limit`` - 1 for each place."""
     out: Ints = (uniform(seed, stream, places) * limit).astype(np.int64)
     return out
 
@@ -47,7 +47,7 @@ def permutation(seed: int, stream: int, n: int) -> Ints:
 
 
 def in_blocks(count: int, make: Callable[[Ints], Ints]) -> Ints:
-    """``make(places)`` of the places from 0 to ``count`` - 1."""
+    """The array ``make(places)`` for the places from 0 to ``count`` - 1, which is made in blocks."""
     out = np.empty(count, np.int64)
     for first in range(0, count, AT_ONCE):
         out[first : first + AT_ONCE] = make(np.arange(first, min(first + AT_ONCE, count)))

@@ -1,4 +1,4 @@
-"""Random operands of products of a sparse matrix and a matrix, and the float64 product."""
+"""The reference of sparse products: random operands, and the float64 product."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from ptxgen.operations.spmm.graph_batches import global_columns, grouped_arrays
 from ptxgen.operations.spmm.problem import Spmm
 from ptxgen.problem.reference import Array, operands
 
-HELD = 1 << 20  #: products that are held at once
+HELD = 1 << 20  #: the most products that are in memory at once
 
 
 def arrays_of(p: Spmm, seed: int = 0, inputs: str = "normal") -> dict[str, Array]:
-    """The arrays of the problem with its pattern; B (K×N) and C (M×N) are row-major. InputError: the pattern states
-    statistics."""
+    """Random arrays of the problem, with its pattern; B (K×N) and C (M×N) are row-major. InputError: the pattern only
+    states statistics."""
     made = patterns.pattern(p.m, p.k, p.pattern)
     dense = operands(p, seed, inputs)
     index = f"i{INDEX_BYTES[p.index]}"
@@ -27,7 +27,7 @@ def arrays_of(p: Spmm, seed: int = 0, inputs: str = "normal") -> dict[str, Array
 
 
 def product(p: Spmm, arrays: Mapping[str, Array], region: slice | None = None) -> tuple[Array, Array]:
-    """Σab and Σ|a||b| of each element in float64. ``region``: the rows to compute; None: all."""
+    """The float64 sums Σab and Σ|a||b| for each element of C. ``region``: the rows to compute; None: all."""
     rows = range(*(region or slice(None)).indices(p.m))
     indptr = arrays["indptr"].astype(np.int64)[rows.start : rows.stop + 1]
     columns = global_columns(p, arrays)

@@ -1,8 +1,8 @@
-"""Sampled products (SDDMM): x·yᵀ at the nonzeros of a sparse matrix, in their order.
+"""The kernel of sampled products (SDDMM): x·yᵀ at the nonzeros of a sparse matrix, in the order of the nonzeros.
 
 A warp has a segment of consecutive nonzeros: a row, or a chunk of equal size. The row of x is in registers; groups of
-lanes gather the rows of y that the columns name, and add their products by shuffles. Where rows have many nonzeros, the
-warps of a block wait for each other after some columns, so that they find rows of y in the L1 cache.
+lanes gather the rows of y that the column indices name, and add products by shuffles. Where rows have many nonzeros,
+the warps of a block wait for each other after a range of columns, so that they find rows of y in the L1 cache.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from ptxgen.errors import DtypeError
 from ptxgen.problem.device import Device
 from ptxgen.problem.dtypes import bits_of, dtype
 
-VECTORS = 4  #: vectors of a row of x that a lane holds, at most
-LOADED = 128  #: bytes of rows of y that a lane loads at once, about
+VECTORS = 4  #: the most vectors of a row of x that a lane holds
+LOADED = 128  #: the approximate number of bytes of y that a lane loads at once
 SECTOR = 128  #: bytes of a row of y that a group reads at once, if the row has as many
-CHUNKS = (32, 256)  #: least and most nonzeros of a chunk
-RESIDENT = 64  #: warps of a multiprocessor for which chunks are made small
-EVEN = 2  #: rows are segments if the longest has at most so many times the mean
-ROW_WARPS = 8  #: and if a multiprocessor has at least so many of them
+CHUNKS = (32, 256)  #: the least and the most nonzeros of a chunk
+RESIDENT = 64  #: chunks are small enough that a multiprocessor gets so many warps
+EVEN = 2  #: segments are rows if the longest row has at most so many times the mean length
+ROW_WARPS = 8  #: and if there are at least so many rows per multiprocessor
 CACHED = 1 << 17  #: bytes of rows of y between two waits of the warps of a block
-THREADS, MOST_THREADS = 256, 1024  #: of a block, without and with waits
+THREADS, MOST_THREADS = 256, 1024  #: threads per block, without and with waits
 
 
 class Shape(NamedTuple):
-    """A sparse matrix: rows, columns, nonzeros, those of the longest row."""
+    """The sizes of a sparse matrix: rows, columns, nonzeros, and nonzeros of the longest row."""
 
     m: int
     k: int
@@ -41,8 +41,8 @@ class Shape(NamedTuple):
 
 
 class Sampled(NamedTuple):
-    """The matrix and the operands of a launch. ``n``: columns of x and y; ``ldx``, ``ldy``: their leading dimensions in
-    elements; ``chunk``: nonzeros of a segment, 0: it is a row."""
+    """The sizes of a launch. ``m``, ``nnz``: rows and nonzeros of the matrix; ``n``: columns of x and y; ``ldx``,
+    ``ldy``: leading dimensions of x and y in elements; ``chunk``: nonzeros of a segment, 0: segments are rows."""
 
     m: int
     n: int
@@ -54,12 +54,13 @@ class Sampled(NamedTuple):
 
 @dataclass(frozen=True)
 class SampledProducts(Preparation):
-    """The kernel. ``dtype``: of x, y, the values and the results; ``vec``: elements of a load; ``lanes``: of a nonzero;
-    ``vectors``: of a lane; ``unrolled``: nonzeros of a group at once; ``whole``: x and y have as many columns as a
-    group reads; ``wide``: they have more, and x is read again for each nonzero; ``rows``: a warp has a row;
-    ``scaled``: results are multiplied by the values of the matrix; ``synced``: columns after which the warps of a block
-    wait for each other, which have a row each, 0: they do not; ``resident``: warps that a multiprocessor must hold, by
-    which ptxas limits registers: without it, it spills to hold more."""
+    """A kernel of sampled products. ``dtype``: the type of x, y, the values and the results; ``vec``: elements of a
+    load; ``lanes``: lanes of a group, which computes one nonzero; ``vectors``: vectors of a row that a lane loads;
+    ``unrolled``: nonzeros that a group computes at once; ``whole``: x and y have exactly as many columns as a group
+    reads at once; ``wide``: they have more, and x is read again for each nonzero; ``rows``: the segments of warps are
+    rows; ``scaled``: results are multiplied by the values of the matrix; ``synced``: the warps of a block, which then
+    have rows, wait for each other after so many columns, 0: they do not; ``resident``: the number of warps for which
+    ptxas limits registers: without this limit, ptxas spills to fit more warps."""
 
     dtype: str
     vec: int
@@ -79,7 +80,7 @@ class SampledProducts(Preparation):
 
     @classmethod
     def of(cls, element_type: str, n: int, vec: int, rows: bool, scaled: bool) -> SampledProducts:
-        """The kernel for ``n`` columns, which are read by ``vec`` elements."""
+        """The kernel for ``n`` columns of x and y, which are read in vectors of ``vec`` elements."""
         size = dtype(element_type).bytes
         loads = max(ceil_div(n, vec), 1)
         together = min(max(SECTOR // (vec * size), 1), WARP)
@@ -103,7 +104,7 @@ class SampledProducts(Preparation):
 
     @property
     def size(self) -> int:
-        """Bytes of an element."""
+        """The number of bytes of an element."""
         return dtype(self.dtype).bytes
 
     @property
@@ -129,28 +130,28 @@ class SampledProducts(Preparation):
 
     @property
     def groups(self) -> int:
-        """Groups of a warp."""
+        """The number of groups of lanes of a warp."""
         return WARP // self.lanes
 
     @property
     def at_once(self) -> int:
-        """Nonzeros of a warp at once."""
+        """The number of nonzeros that a warp computes at once."""
         return self.groups * self.unrolled
 
     @property
     def columns(self) -> int:
-        """Columns that a group reads at once."""
+        """The number of columns that a group reads at once."""
         return self.lanes * self.vectors * self.vec
 
     @property
     def vector_bytes(self) -> int:
-        """Bytes from a vector of a lane to its next one."""
+        """The bytes from a vector of a lane to the lane's next vector."""
         return self.lanes * self.vec * self.size
 
     @property
     def sum_steps(self) -> list[tuple[int, int]]:
-        """The pair (distance of lanes, sums that a lane keeps) of each exchange: while it has several sums, it keeps a
-        half."""
+        """The exchanges between lanes that add the sums: pairs (distance of the two lanes, sums that a lane keeps).
+        While a lane has several sums, it keeps half of them and gives the others away."""
         steps, kept = [], self.unrolled
         for i in range(self.lanes.bit_length() - 1):
             kept //= 2
@@ -159,14 +160,15 @@ class SampledProducts(Preparation):
 
     @property
     def own_bits(self) -> list[tuple[int, int]]:
-        """Pairs (bit of the lane, nonzeros to which it adds) of the nonzero whose sum a lane has in the end."""
+        """The number of the nonzero whose sum a lane has in the end, as pairs (bit of the lane number, value that the
+        bit adds)."""
         return [(distance, kept) for distance, kept in self.sum_steps if kept]
 
     # ---- registers
 
     @property
     def packed(self) -> int:
-        """Registers of a vector in memory."""
+        """The number of registers into which a vector is loaded."""
         return self.vec // 2 if self.converts and self.vec > 1 else self.vec
 
     @property
@@ -228,7 +230,7 @@ class SampledProducts(Preparation):
         )
 
     def step(self, p: Sampled) -> Step:
-        """The launch."""
+        """The launch of the kernel."""
         segments = p.m if self.rows else ceil_div(p.nnz, p.chunk)
         arguments: Any = self.parameters.arguments(p)
         return Step(self.entry, (ceil_div(segments, self.warps), 1, 1), (self.threads, 1, 1), 0, arguments)
@@ -238,7 +240,7 @@ class SampledProducts(Preparation):
 
     @property
     def lane_bytes(self) -> int:
-        """Bytes of a vector."""
+        """The number of bytes of a vector."""
         return self.vec * self.size
 
     @property
@@ -247,7 +249,7 @@ class SampledProducts(Preparation):
 
     @property
     def vector_columns(self) -> list[int]:
-        """The first column of each vector of a lane, from that of the first vector."""
+        """The first column of each vector of a lane, relative to that of the first vector."""
         return [v * self.lanes * self.vec for v in range(self.vectors)]
 
     @property
@@ -256,12 +258,12 @@ class SampledProducts(Preparation):
 
     @property
     def register_bits(self) -> int:
-        """Bits of a register of a vector in memory."""
+        """The number of bits of a register into which vectors are loaded."""
         return 8 * self.size if self.packed == self.vec else 32
 
     @property
     def x_stored(self) -> list[list[str]]:
-        """The registers of each vector of x in memory."""
+        """For each vector of x, the registers into which it is loaded."""
         return [
             [(self.x_loaded if self.converts else self.x)[v, i] for i in range(self.packed)]
             for v in range(self.vectors)
@@ -269,12 +271,13 @@ class SampledProducts(Preparation):
 
     @property
     def y_stored(self) -> dict[tuple[int, int], list[str]]:
-        """The map (nonzero, vector) -> the registers of a vector of y in memory."""
+        """For each (nonzero, vector), the registers into which the vector of y is loaded."""
         return {at: [self.y[*at, i] for i in range(self.packed)] for at in self._vectors_of_y}
 
     @property
     def x_pairs(self) -> list[list[tuple[str, str, str]]]:
-        """The triple (word, element, element) of each vector of x with elements of 16 bits."""
+        """For each vector of x with 16-bit elements, triples (loaded word, register of its first element, register of
+        its second element)."""
         return [
             [(self.x_loaded[v, i], self.x[v, 2 * i], self.x[v, 2 * i + 1]) for i in self._pairs]
             for v in range(self.vectors)
@@ -282,7 +285,7 @@ class SampledProducts(Preparation):
 
     @property
     def y_pairs(self) -> dict[tuple[int, int], list[tuple[str, str, str]]]:
-        """The same of each (nonzero, vector) of y."""
+        """For each (nonzero, vector), the triples as in ``x_pairs`` for the vector of y."""
         return {
             at: [(self.y[*at, i], self.widened[2 * i], self.widened[2 * i + 1]) for i in self._pairs]
             for at in self._vectors_of_y
@@ -290,7 +293,7 @@ class SampledProducts(Preparation):
 
     @property
     def factors(self) -> dict[tuple[int, int], list[tuple[str, str]]]:
-        """The map (nonzero, vector) -> the elements of x and y that are multiplied."""
+        """For each (nonzero, vector), the pairs of elements of x and y that are multiplied."""
         return {
             (u, v): [(self.x[v, i], self.widened[i] if self.converts else self.y[u, v, i]) for i in range(self.vec)]
             for u, v in self._vectors_of_y
@@ -308,7 +311,8 @@ class SampledProducts(Preparation):
 def sampled_products(
     element_type: str, shape: Shape, n: int, ldx: int, ldy: int, vec: int, scaled: bool, device: Device
 ) -> tuple[SampledProducts, Step]:
-    """The kernel for a matrix, and its launch. ``vec``: elements of the widest access to the rows of x and y."""
+    """The kernel for a matrix of sizes ``shape``, and its launch. ``vec``: elements of the widest access to the rows of
+    x and y. DtypeError: the device cannot convert the type."""
     (m, k, nnz, longest), size = shape, dtype(element_type).bytes
     vec = min(vec, 16 // size)
     rows = longest * m <= EVEN * nnz and m >= ROW_WARPS * device.sms
@@ -327,5 +331,5 @@ def sampled_products(
 
 
 def _power_of_two(n: int) -> int:
-    """The least power of two that is not below ``n``."""
+    """The least power of two that is at least ``n``."""
     return 1 << (n - 1).bit_length()

@@ -1,4 +1,4 @@
-"""Suites of products of sparse matrices, and the columns that identify a problem in tables."""
+"""Suites of sparse products, and the table columns that identify a problem."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from ptxgen.operations.spmm.problem import Spmm
 from ptxgen.problem.operation import Case, Suite, by_name
 
 COLUMNS = (16, 64, 128, 256, 512)  #: N of each matrix
-CALLS = 1000  #: products of each matrix, for which it may be prepared
-#: larger matrices B and C are left out
+CALLS = 1000  #: value of ``calls``: products for which a matrix may be prepared
+#: the most elements of B and C; larger problems are left out
 ELEMENTS = 1 << 28
 
 
@@ -94,14 +94,14 @@ def _small(**fields: Any) -> Iterator[Case]:
 
 
 def _products(matrices: Iterable[Matrix], columns: Iterable[int] = COLUMNS, **fields: Any) -> Iterator[Case]:
-    """Each matrix with each N."""
+    """The products of each matrix with each N."""
     for a in matrices:
         for n in columns:
             if max(a.m, a.k) * n <= ELEMENTS:
                 yield Case(f"{a.name} N={n}", Spmm(a.m, n, a.k, **{"pattern": a.pattern, "calls": CALLS, **fields}))
 
 
-#: transposes, as gradients of products have them
+#: transposes of matrices, as in the gradients of products
 BACKWARD = tuple(
     _transpose(a)
     for a in (*(_layer(m, k, x) for m, k in LAYERS for x in BACKWARD_SPARSITIES), *GRAPHS[:1], *GRAPHS[4:5], *SKEWED)
@@ -116,7 +116,8 @@ DECODE = tuple(
 )
 
 
-#: (graphs, rows of all, pattern): mini-batches of small graphs, neighbourhoods of a large one
+#: (number of graphs, rows of all graphs, pattern) of mini-batches of small graphs, and of neighbourhoods in a large
+#: graph
 GRAPH_BATCHES = (
     (128, 1 << 12, "uniform:degree=4"),
     (1024, 1 << 15, "uniform:degree=4"),

@@ -1,4 +1,5 @@
-"""The transpose of a sparse matrix in CSR, made on the device: its pattern, and the place of each of its values.
+"""Makes the transpose of a sparse matrix in CSR on the device: its pattern, and the place of each of its values in the
+matrix.
 
 The nonzeros of a row of the transpose are in the order of the rows of the matrix, so that sums have the same bits each
 time.
@@ -24,8 +25,8 @@ INDEX = 4  #: bytes of a row pointer, of a column and of a place
 
 
 class Pass(NamedTuple):
-    """One digit of the columns of a matrix of M rows, K columns and ``nnz`` nonzeros. ``length``: nonzeros of a chunk;
-    ``shift``: bits below the digit."""
+    """One pass of the radix sort, by one digit of the column, for a matrix of M rows, K columns and ``nnz`` nonzeros.
+    ``chunks``: the number of chunks; ``length``: nonzeros of a chunk; ``shift``: the number of bits below the digit."""
 
     m: int
     k: int
@@ -40,14 +41,14 @@ _CHUNKS = Parameters("u32", ("nnz", "chunks", "length", "shift"), lambda x: (x.n
 
 @dataclass(frozen=True)
 class TransposeCsr(Scan, Preparation):
-    """The pattern of the transpose of a sparse matrix with 32-bit indices: row pointers, columns, and for each of its
-    nonzeros the place in the matrix. A radix sort of the nonzeros by column."""
+    """The kernels that make the pattern of the transpose of a sparse matrix with 32-bit indices: row pointers, columns,
+    and for each nonzero its place in the matrix. They are a radix sort of the nonzeros by column."""
 
     kernel: ClassVar[str] = "prepare/transpose_csr.mako"
     description: ClassVar[list[str]] = ["the pattern of the transpose of a sparse matrix in CSR"]
     threads: ClassVar[int] = 256
-    bits: ClassVar[int] = 8  #: of a digit
-    least_length: ClassVar[int] = 1024  #: nonzeros of a chunk, at least
+    bits: ClassVar[int] = 8  #: bits of a digit
+    least_length: ClassVar[int] = 1024  #: the least number of nonzeros of a chunk
     most_chunks: ClassVar[int] = 4096
     count: ClassVar[ParameterList] = ParameterList((given("u64", "keys", "counts"), _CHUNKS))
     scan: ClassVar[ParameterList] = ParameterList(
@@ -78,11 +79,11 @@ class TransposeCsr(Scan, Preparation):
 
     @property
     def counter_bytes(self) -> int:
-        """Shared memory of a block."""
+        """The bytes of shared memory of a block."""
         return 4 * self.warps * self.digits
 
     def passes(self, m: int, k: int, nnz: int) -> list[Pass]:
-        """The digits of the columns, the lowest first."""
+        """The passes of the sort, by the digits of the columns, the lowest digit first."""
         length = max(self.least_length, ceil_div(ceil_div(nnz, self.most_chunks), WARP) * WARP)
         bits = max((k - 1).bit_length(), 1)
         return [Pass(m, k, nnz, ceil_div(nnz, length), length, shift) for shift in range(0, bits, self.bits)]
@@ -103,7 +104,8 @@ class TransposeCsr(Scan, Preparation):
 
     @property
     def lane_digits(self) -> list[tuple[int, int]]:
-        """Pairs (first digit of all lanes, its offset) of the counters of a warp."""
+        """The counters of a warp that its lanes handle together: pairs (digit of lane 0, offset of its counter in
+        bytes)."""
         return [(first, 4 * first) for first in range(0, self.digits, WARP)]
 
     @property
@@ -117,13 +119,14 @@ class TransposeCsr(Scan, Preparation):
 
 @dataclass(frozen=True)
 class SymmetricPlaces(Preparation):
-    """For each nonzero (i, j) of a matrix with a symmetric pattern, whose columns increase in each row, the place of
-    (j, i). ``fault``: nonzeros from the first one without such a place; 0: there is none."""
+    """The kernel that finds, for each nonzero (i, j) of a matrix with a symmetric pattern and increasing columns in
+    each row, the place of (j, i). Its result ``fault`` is the number of nonzeros from the first one without such a
+    place; 0: all have one."""
 
     kernel: ClassVar[str] = "prepare/symmetric_places.mako"
     description: ClassVar[list[str]] = ["places of the values of the transpose of a matrix with a symmetric pattern"]
     threads: ClassVar[int] = 256
-    #: of (M, nonzeros)
+    #: parameters of the kernel, from (M, nonzeros)
     parameters: ClassVar[ParameterList] = ParameterList(
         (given("u64", "indptr", "indices", "places", "fault"), Parameters("u32", ("M", "nnz"), tuple))
     )
@@ -131,7 +134,7 @@ class SymmetricPlaces(Preparation):
 
 @dataclass(frozen=True)
 class GatherValues(Preparation):
-    """Values in another order. ``size``: bytes of a value."""
+    """The kernel that copies values to another order. ``size``: bytes of a value."""
 
     size: int
 
@@ -153,7 +156,7 @@ class GatherValues(Preparation):
 def transpose(driver: Driver, at: Mapping[str, int], m: int, k: int, nnz: int) -> dict[str, Part]:
     """``indptr``, ``indices`` and ``places`` of the transpose of a matrix of M rows and K columns whose 32-bit
     ``indptr`` and ``indices`` are at these addresses. ``places``: the place in the matrix of each nonzero of the
-    transpose. They are complete after later work on the driver's stream."""
+    transpose. The kernels are queued on the driver's stream; later work on this stream sees the complete arrays."""
     made = TransposeCsr()
     kernel = load_once(driver, made)
     arrays = allocate_parts(driver, {"indptr": INDEX * (k + 1), "indices": INDEX * nnz, "places": INDEX * nnz})
@@ -178,9 +181,8 @@ def transpose(driver: Driver, at: Mapping[str, int], m: int, k: int, nnz: int) -
 
 
 def symmetric_places(driver: Driver, at: Mapping[str, int], m: int, nnz: int) -> tuple[Part, int | None]:
-    """The pair (the places of the values of the transpose of a matrix with a symmetric pattern, the first nonzero
-    without one;
-    None: every nonzero has a place)."""
+    """The places of the values of the transpose of a matrix with a symmetric pattern, and the first nonzero without a
+    place, or None if every nonzero has one."""
     made = SymmetricPlaces()
     kernel = load_once(driver, made)
     places = allocate_parts(driver, {"places": INDEX * nnz})["places"]

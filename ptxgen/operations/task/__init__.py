@@ -1,1 +1,2 @@
-"""The operation task: matmul-like tasks, whose inner operator, index set and outputs are the user's."""
+"""The operation task: computations like matrix products, whose inner operator, index set and outputs the user
+defines."""

@@ -1,5 +1,5 @@
-"""Activations as expressions of the task language: texts and Python functions of the sum ``x``, of ``aux``, and of
-``up``, the sum of the next column."""
+"""Reads activations that are expressions of the task language: texts or Python functions of the sum ``x``, of ``aux``,
+and of ``up``, the sum of the next column."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from ptxgen.problem.epilogue_ops import ACTIVATION, epilogue_op, epilogue_op_nam
 
 #: the sum, the element of the array ``aux``, and the sum of the next column
 NAMES = ("x", "aux", "up")
-#: the type of expressions before that of an epilogue is known
+#: the type of expressions while the type of the epilogue is not known
 TYPE = "f64"
-LONGEST = 4000  #: characters of a canonical text
+LONGEST = 4000  #: the most characters of a canonical text
 
 
 def read(text: str) -> tuple[str, Node]:
@@ -34,8 +34,8 @@ def read(text: str) -> tuple[str, Node]:
 
 
 def traced(function: Callable[..., Any]) -> str:
-    """The canonical text of a Python function of x, aux and up, whose numbers are constants. InputError: the
-    function breaks a rule."""
+    """The canonical text of a Python function of x, aux and up; other numbers that it reads become constants.
+    InputError: the function breaks a rule."""
     name = getattr(function, "__name__", type(function).__name__)
     try:
         parameters = tuple(inspect.signature(function).parameters)
@@ -88,7 +88,7 @@ class _Names(Scope):
 
 
 class _Functions(Expressions):
-    """Expressions that may call activations of x, too."""
+    """Reads expressions that may also call the named activations, such as gelu(x)."""
 
     def read_call(self, x: Any) -> Value:
         name, arguments = str(x.children[0]), [y for y in x.children[1].children if y is not None]

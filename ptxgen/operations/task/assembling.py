@@ -1,4 +1,5 @@
-"""Assembles a program of its parts: the rules that both forms of the language have in common."""
+"""Assembles a program from its parts, by the rules that both forms of the language, texts and Python functions, have in
+common."""
 
 from __future__ import annotations
 
@@ -56,24 +57,25 @@ _WHEN_OPERATORS = 200
 
 
 def axes_of(name: str) -> tuple[str, ...]:
-    """The axes of a variable of this name, none: of a scalar."""
+    """The axes of the variable with this name; empty for a scalar."""
     return tuple(name.partition("[")[2].rstrip("]").split(",")) if "[" in name else ()
 
 
 def array_of(name: str) -> str:
-    """The array or scalar of a variable."""
+    """The name of the array or scalar of a variable."""
     return name.partition("[")[0]
 
 
 def depends_on(axis: str, root: Node) -> bool:
-    """True if a value changes with an axis, or may; ``accum`` changes with i and j."""
+    """True if a value may change along an axis; ``accum`` changes along i and j."""
     return any(
         axis in axes_of(name) or name == axis or (name == ACCUMULATOR and axis != "k") for name in variables(root)
     )
 
 
 def number_type(number: str, wanted: Iterable[str]) -> str:
-    """The type of a Python number, a ``float`` or an ``int``. ``wanted``: the types of what it is combined with."""
+    """The type of a Python number. ``number``: "float" or "int"; ``wanted``: the types of the values with which the
+    number is combined."""
     types = set(wanted)
     if "f64" in types:
         return "f64"
@@ -83,7 +85,7 @@ def number_type(number: str, wanted: Iterable[str]) -> str:
 
 
 def check_nesting(root: Node) -> Node:
-    """The expression. TaskError: too many operators are nested for what reads them."""
+    """The expression itself. TaskError: it nests too many operators."""
     depth: dict[Node, int] = {}
     for x in walk(root):
         depth[x] = 1 + max((depth[y] for y in x.arguments), default=0)
@@ -93,8 +95,8 @@ def check_nesting(root: Node) -> Node:
 
 
 def step_of(reduction: str, step: Value, declared: str | None) -> tuple[Node, str]:
-    """The step in the type in which it is reduced, and the type of the accumulator. ``declared``: the latter, None: it
-    follows from the step."""
+    """The step in the type in which it is reduced, and the type of the accumulator. ``declared``: the declared type of
+    the accumulator; None: it follows from the step. TaskError: the types do not fit the reduction."""
     x = fixed(step)
     if x.type == PRED:
         x = cast(x, "s32")
@@ -128,7 +130,8 @@ def _check_group(reduction: str, x: Node) -> None:
 
 
 def initial_of(reduction: str, initial: Value, accumulator: str) -> Node | None:
-    """What is combined once with the reduction, None: its identity."""
+    """The initial value that is combined once with the reduction; None: it is the identity of the reduction. TaskError:
+    the reduction permits no such value."""
     if reduction in POSITIONS:
         raise TaskError(f"the accumulator of {reduction} is a position and has no initial value; remove it")
     try:
@@ -149,13 +152,13 @@ def initial_of(reduction: str, initial: Value, accumulator: str) -> Node | None:
 
 
 def _require_array_type(x: Node) -> None:
-    """TaskError: arrays have no elements of the type of a value."""
+    """Raises TaskError if arrays cannot have elements of the type of a value."""
     if x.type not in (*INPUT_TYPES, PRED):
         raise TaskError(f"the result is {x.type}; it must be one of {', '.join(INPUT_TYPES)}: write f64({shown(x)})")
 
 
 def stored(value: Value) -> Node:
-    """A value as an element of an output: conditions are u8. TaskError: it has 64 bits and is no float."""
+    """A value as an element of an output: conditions become u8. TaskError: the value is an integer of 64 bits."""
     x = fixed(value)
     _require_array_type(x)
     return check_nesting(cast(x, "u8") if x.type == PRED else x)
@@ -171,7 +174,8 @@ def reduced(op: str, value: Value) -> Node:
 
 
 def top_count(value: Value) -> Node:
-    """The number of values of an output of the greatest or least ones. TaskError: it is no integer, or out of range."""
+    """The number of values of an output that lists the greatest or least ones. TaskError: it is not an integer, or out
+    of range."""
     known = value.adapt("s32") if isinstance(value, Scalar) else value
     if isinstance(known, Node) and not type_of(known.type).integer:
         raise TaskError(f"the number of values, {shown(known)}, is {known.type}; it must be an integer")
@@ -223,7 +227,8 @@ def program_of(
     initial: Node | None = None,
     when: Node | None = None,
 ) -> Program:
-    """The program of these parts, which the functions above made."""
+    """The program with these parts, which the functions above returned. TaskError: the condition of ``when`` is too
+    long."""
     if when is not None:
         if when.op == "constant" and when.value:
             when = None
@@ -234,7 +239,7 @@ def program_of(
 
 
 def _tree(root: Node, limit: int) -> Iterator[Node]:
-    """The first ``limit`` nodes of an expression, shared ones as often as they are used."""
+    """The first ``limit`` nodes of an expression; shared nodes occur as often as they are used."""
     stack = [root]
     while stack and limit:
         x = stack.pop()
@@ -254,7 +259,7 @@ def renamed(program: Program, names: Mapping[str, str], outputs: Mapping[str, st
 
 
 def mapped(program: Program, change: Callable[[Node], Node], outputs: Mapping[str, str] | None = None) -> Program:
-    """The program with each expression changed, and outputs renamed."""
+    """The program with ``change`` applied to each expression. ``outputs``: old -> new names of outputs."""
     made: list[Output] = []
     for output in program.outputs:
         name = (outputs or {}).get(output.name, output.name)

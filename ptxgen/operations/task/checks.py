@@ -34,20 +34,20 @@ from ptxgen.runtime.runner import Runner
 
 #: the inputs of checks: integers, whose results are exact; normal values; NaN, infinities and −0 among integers
 INPUTS = ("integers", "normal", "special")
-#: integers for reductions that select a value, by the signs of A and of all others: a 0 that is no value of a
-#: step, as padding may be, is selected with one of them
+#: inputs for reductions that select a value: integers with these signs in A and in all other arrays. With at least one
+#: of them, a 0 from padding, which is not the value of a step, would be selected
 SIGNS = {"negative": (-1, -1), "positive": (1, 1), "opposite": (-1, 1)}
-FACTOR = 4.0  #: of the tolerance, in units of the oracle's error
-SHARE = 16  #: one in so many values is special
+FACTOR = 4.0  #: the tolerance as a multiple of the oracle's error
+SHARE = 16  #: one in so many values of "special" is NaN, infinite or −0
 TF32_MASK = np.uint32(0xFFFFE000)  #: the bits of an f32 that tf32 has
-STEPS = 1 << 23  #: steps that a comparison of rows of a timed kernel computes, about
-ALL_STEPS = 1 << 26  #: of tasks whose lists or reductions are compared
-ALL_PRODUCTS = 1 << 36  #: of those whose steps are products of floats
+STEPS = 1 << 23  #: the approximate number of steps of a comparison of rows of a timed kernel
+ALL_STEPS = 1 << 26  #: the most steps of tasks whose lists or reductions are compared
+ALL_PRODUCTS = 1 << 36  #: the same for tasks whose steps are products of floats
 
 
 def array_shape(p: Task, role: str) -> tuple[int, ...]:
-    """The shape of an array as the program indexes it; that of A and of B begins with the batch, or with 1 if all
-    items have one."""
+    """The shape of an array as the program indexes it. With a batch, the shapes of A and B begin with the number of
+    items, or with 1 if all items share the array."""
     extents = {"i": p.m, "j": p.n, "k": p.k}
     shape = tuple(extents[axis] for axis in p.roles.use(role).axes)
     if p.batch == 1 or role not in ("A", "B"):
@@ -63,7 +63,7 @@ def input_names(p: Task) -> tuple[str, ...]:
 
 
 def random_values(inputs: str, type: str, shape: tuple[int, ...], rng: np.random.Generator, role: str = "") -> Array:
-    """Random values of a type, for the array of a role."""
+    """Random values of a type for the array with this role. ``inputs``: one of INPUTS or SIGNS."""
     t, own = type_of(type), dtype(type).numpy
     if inputs in SIGNS:
         sign = 1 if t.group == "unsigned" else SIGNS[inputs][role != "A"]
@@ -79,7 +79,7 @@ def random_values(inputs: str, type: str, shape: tuple[int, ...], rng: np.random
 
 
 def random_arrays(p: Task, inputs: str = "normal", seed: int = 0) -> dict[str, Array]:
-    """The arrays that a program reads, as it indexes them, by role."""
+    """Random arrays for a program, by role, with the axes by which the program indexes them."""
     rng = np.random.default_rng([seed, p.m, p.n, p.k])
     arrays = {u.role: random_values(inputs, u.dtype, array_shape(p, u.role), rng, u.role) for u in p.roles.uses}
     if p.mirrored:
@@ -92,14 +92,14 @@ def random_arrays(p: Task, inputs: str = "normal", seed: int = 0) -> dict[str, A
 
 
 def sorted_keys(p: Task, arrays: dict[str, Array]) -> dict[str, Array]:
-    """The arrays, of which the keys of a join ascend if the problem says so."""
+    """The arrays, with the keys of a join sorted if the problem has sorted keys."""
     keys = joined_keys(p.program.when) if p.sorted_keys else None
     return arrays | {role: np.sort(arrays[role]) for role in (array_of(str(x.value)) for x in keys or ())}
 
 
 def random_keys(p: Task, inputs: str, rng: np.random.Generator) -> dict[str, Array]:
-    """The arrays of keys: sorted, in any order with some out of range, or all equal. Those at which results are
-    stored differ."""
+    """Random arrays of keys, by role: sorted, in any order with some out of range, or all equal. Keys at which results
+    are stored are distinct."""
     output, values = p.program.outputs[0], dict[str, Array]()
     if isinstance(output, Scatter):
         for key, groups in zip((output.row, output.column), p.group_extents, strict=True):
@@ -126,8 +126,7 @@ def random_keys(p: Task, inputs: str, rng: np.random.Generator) -> dict[str, Arr
 
 
 def stored(p: Task, arrays: Mapping[str, Array]) -> dict[str, Array]:
-    """The arrays as kernels read them, A and B with the layout of the problem, and outputs that no kernel has
-    written."""
+    """The arrays as kernels read them, with A and B in the layout of the problem, and outputs before a launch."""
     out = dict(arrays)
     for role, order, letter in (("A", ("i", "k"), p.layout[0]), ("B", ("k", "j"), p.layout[1])):
         transposed = (p.roles.use(role).axes == order) != (letter == "N")
@@ -136,7 +135,7 @@ def stored(p: Task, arrays: Mapping[str, Array]) -> dict[str, Array]:
 
 
 def _unwritten(x: ResultArray) -> Array:
-    """An output before a launch: a matrix of poison, or a list of bytes of ones."""
+    """An output before a launch: a matrix filled with poison, or a list whose bits are all ones."""
     if len(x.shape) > 1:
         return np.full(x.shape, x.dtype.poison, x.dtype.numpy)
     return np.full(x.shape[0] * x.dtype.bytes, 0xFF, np.uint8).view(x.dtype.numpy)
@@ -145,8 +144,8 @@ def _unwritten(x: ResultArray) -> Array:
 def expected(
     p: Task, arrays: Mapping[str, Array], scalars: Mapping[str, float], relaxed: bool = False
 ) -> Dense | Listed:
-    """The results of the program. ``relaxed``: of what kernels compute, which may differ where a part of the step as
-    written is no finite number."""
+    """The results of the program, by the oracle. ``relaxed``: True: the results of the rewritten program that kernels
+    compute, which may differ where a part of the step as written is not a finite number."""
     program = p.program
     if relaxed and p.algebra:
         program = as_computed(p.roles)
@@ -167,7 +166,7 @@ def expected(
 
 
 def deviation(p: Task, got: Array, oracle: Dense | Listed) -> Deviation:
-    """How C differs from the oracle's. Results of pairs that are not computed must be poison."""
+    """The deviation of C from the oracle's results. Elements of pairs that are not computed must be poison."""
     assert isinstance(oracle, Dense)
     if got.size == 0:
         return Deviation(0.0, (0, 0), 0.0)
@@ -186,7 +185,7 @@ def deviation(p: Task, got: Array, oracle: Dense | Listed) -> Deviation:
 
 
 def scalars_of(p: Task, seed: int) -> dict[str, float]:
-    """Values of the numbers that a call passes: scalars are small integers."""
+    """Values of the numbers that a call passes, by role; scalars are small integers."""
     rng = np.random.default_rng([seed, 7])
     return p.typical_scalars | {role: int(rng.integers(1, 4)) for role, _, _ in p.roles.scalars}
 
@@ -194,7 +193,7 @@ def scalars_of(p: Task, seed: int) -> dict[str, float]:
 def check_task(
     driver: Driver, problem: Task, config: Config, seed: int = 0, row_padding: int = 0
 ) -> Iterator[CheckResult]:
-    """The checks of a task: every result is compared."""
+    """The results of checking a configuration of a task with all inputs; every result is compared."""
     p = with_row_padding(problem, row_padding)
     assert isinstance(p, Task)
     runner = Runner.of(driver, p, config)
@@ -211,8 +210,8 @@ def check_task(
 
 
 def _compared(p: Task, out: Mapping[str, Array], oracle: Dense | Listed) -> Deviation:
-    """The deviation of the outputs from the oracle's, 0 or infinite for lists. Elements between the rows of C must not
-    change."""
+    """The deviation of the outputs from the oracle's; for lists it is 0 or infinite. Elements between the rows of C
+    must not change."""
     if isinstance(oracle, Listed):
         assert p.selected is not None
         return Deviation(np.inf if list_error(p.selected, oracle, out) else 0.0, (-1, -1), 0.0)
@@ -244,7 +243,8 @@ class TaskOperandSets(OperandSets):
         super().__init__(driver, timing, {name: given[name] for name in own}, sizes, shared)
 
     def deviation(self, limit: int) -> Deviation:
-        """Compares rows of the first set's C, spread evenly; lists, and reductions, if that many rows are all."""
+        """The deviation of C of the first set from the oracle's, over evenly spread rows. Lists and reductions are
+        compared only if all rows are within the limit."""
         p = self.problem
         if not p.results:
             return Deviation(0.0, (0, 0), 0.0)
@@ -272,7 +272,7 @@ class TaskOperandSets(OperandSets):
         return Deviation(compared.ratio, where if p.batch == 1 else (item, *where), compared.worst)
 
     def _list_deviation(self) -> Deviation:
-        """Compares the lists of the first set."""
+        """The deviation of the lists of the first set."""
         p = self.problem
         out = {name: np.empty(x.shape, x.dtype.numpy) for name, x in p.result_arrays.items()}
         for name, x in out.items():
@@ -285,23 +285,23 @@ class TaskOperandSets(OperandSets):
         return _compared(p, out, self._oracle(p.m, lambda: expected(p, self.arrays, p.typical_scalars)))
 
     def _oracle(self, rows: int, compute: Callable[[], Dense | Listed]) -> Dense | Listed:
-        """The results of the program for so many rows: computed once."""
+        """The oracle's results for ``rows`` rows, cached."""
         if rows not in self._oracles:
             self._oracles[rows] = compute()
         return self._oracles[rows]
 
     def _reduced_deviation(self) -> Deviation:
-        """Compares the reductions of the first set."""
+        """The deviation of the reductions of the first set."""
         p = self.problem
         return deviation(p, self._reduced(), self._oracle(p.m, lambda: expected(p, self.arrays, p.typical_scalars)))
 
     def _sums_deviation(self) -> Deviation:
-        """Compares sums of products in groups with the product of sums, which takes few steps."""
+        """The deviation of sums of products in groups from the products of sums, which take few steps."""
         p = self.problem
         return deviation(p, self._reduced(), self._oracle(p.m, lambda: sums_in_groups(p, self.arrays)))
 
     def _reduced(self) -> Array:
-        """The reductions of the first set."""
+        """The reductions of the first set, downloaded."""
         got = np.empty(self.problem.result_arrays["C"].shape, self.problem.output.numpy)
         if got.size:
             self.driver.download(self.sets[0]["C"], got)
@@ -309,7 +309,8 @@ class TaskOperandSets(OperandSets):
 
 
 def sums_in_groups(p: Task, arrays: Mapping[str, Array]) -> Dense:
-    """Sums of products in groups, of ``sums_of``, for the numbers that kernels are timed with."""
+    """The oracle's sums of products in groups, computed as products of sums (``sums_of``), for the numbers with which
+    kernels are timed."""
     sums = sums_of(p)
     assert sums is not None
     held = np.int64 if p.accumulator.integer else np.float64
@@ -334,8 +335,8 @@ def sums_in_groups(p: Task, arrays: Mapping[str, Array]) -> Dense:
 
 
 def _expected_rows(part: Task, rows: Array, m: int, arrays: Mapping[str, Array]) -> Dense | Listed:
-    """The results of the program for these i of ``m``. ``part``: the task with as many rows; ``arrays``: those of these
-    rows."""
+    """The oracle's results for the rows ``rows`` of ``m``. ``part``: the task with as many rows; ``arrays``: the arrays
+    restricted to these rows."""
     numbers = Input("rows", "s32", (("i",),))
     changes = {"i": numbers.variable(("i",)), "M": constant(m, "s32")}
     program = mapped(part.program, lambda x: substituted(x, changes))
@@ -347,11 +348,11 @@ def _expected_rows(part: Task, rows: Array, m: int, arrays: Mapping[str, Array])
 
 
 def _with_padding(p: Task, arrays: Mapping[str, Array]) -> dict[str, Array]:
-    """The arrays, A, B and the matrix C with their leading dimensions."""
+    """The arrays, where A, B and the matrix C are stored with their leading dimensions."""
     matrices = {name: n for n, name in enumerate("ABC") if name != "C" or p.stores_pairs}
     return {**arrays, **{name: store_operand(p, n, arrays[name], p.types[n].poison) for name, n in matrices.items()}}
 
 
 def _rows_of(x: Array, axes: tuple[str, ...], rows: Array) -> Array:
-    """The elements of an array at these i."""
+    """The elements of an array for the rows ``rows``."""
     return np.take(x, rows, axes.index("i")) if "i" in axes else x

@@ -1,4 +1,5 @@
-"""Programs that find distinct pairs of keys: one marks the groups that have a pair, one lists the marked ones."""
+"""The two programs that find distinct pairs of keys: the first marks the groups that have a pair, the second lists the
+marked groups."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from ptxgen.expr.value_types import PRED
 from ptxgen.operations.task.assembling import program_of
 from ptxgen.operations.task.program import Aggregate, Distinct, Input, Program, Select
 
-MARKS = "marks"  #: the array of the program that lists
+MARKS = "marks"  #: the name of the array of marks that the second program reads
 
 
 @lru_cache(maxsize=256)
@@ -25,7 +26,7 @@ def marking(program: Program) -> Program:
 
 @lru_cache(maxsize=1)
 def listing() -> Program:
-    """The program that lists the marked groups, of operands without elements."""
+    """The program that lists the marked groups. Its operands A and B have no elements."""
     a, b = Input("A", "f32").variable(("i", "k")), Input("B", "f32").variable(("k", "j"))
     i, j = variable("i", "s32"), variable("j", "s32")
     marked = node("!=", PRED, Input(MARKS, "s32").variable(("i", "j")), constant(0, "s32"))

@@ -1,7 +1,8 @@
-"""Lists of pairs whose sum of products, or of squares of differences, of f32 compares with a threshold: which pairs
-tensor cores may leave out.
+"""Exact lists of the pairs whose f32 sum of products, or of squares of differences, passes a threshold: finds the
+candidate pairs by tensor cores, so that few sums are computed in f32.
 
-Tensor cores sum products of operands of 11 bits. Their sum t and a sum r in f32 of the same pair differ by at most
+Tensor cores sum products of operands with 11 significant bits. For one pair, their sum t and the f32 sum r differ by at
+most
 
     e = sqrt(Σ_k w_k·A[i,k]²) · sqrt(Σ_k w_k·B[k,j]²),    w_k = FACTORS + n·2⁻²⁴ + SUMS·(K - k),
 
@@ -9,8 +10,8 @@ by the inequality of Cauchy and Schwarz: docs/adr/exact-select.md has the proof.
 is a candidate: not (t + e < threshold). A kernel of listed pairs computes r of each candidate, and lists those for
 which the condition of the task holds. Where a bound is infinite or NaN, pairs are candidates.
 
-A sum of squares of differences is between Σ_k (1 - w_k)·A[i,k]² + Σ_k (1 - w_k)·B[k,j]² - 2·t and the same with
-1 + w_k, with other w_k.
+A sum of squares of differences is at least Σ_k (1 - w_k)·A[i,k]² + Σ_k (1 - w_k)·B[k,j]² - 2·t, and at most the same
+expression with 1 + w_k; these w_k are other numbers.
 """
 
 from __future__ import annotations
@@ -32,39 +33,40 @@ from ptxgen.problem.device import Device
 from ptxgen.problem.dtypes import dtype
 from ptxgen.problem.peak_rates import peak_rate, scalar_rate
 
-LEAST = 1 << 33  #: steps from which the launches take less time than the kernel of f32
-DEEPEST = 1 << 16  #: the greatest K of the proof
-LEAST_DISTANCE = 16  #: K from which squares of differences have a filter; below, scalar kernels hold whole rows
-FASTER = 4  #: how many times the rate of tensor cores must be that of scalar instructions
-PAIRS = 64  #: at most one of so many pairs may be a candidate; more take as long as the kernel of f32
+LEAST = 1 << 33  #: from so many steps on, the filter takes less time than the f32 kernel
+DEEPEST = 1 << 16  #: the greatest K for which the proof holds
+LEAST_DISTANCE = 16  #: the least K of filters of squares of differences; below, scalar kernels hold whole rows
+FASTER = 4  #: tensor cores must be so many times as fast as scalar instructions
+PAIRS = 64  #: one pair in so many may be a candidate; more would take as long as the f32 kernel
 LEAST_PAIRS = 1024
 
-#: of w_k: what a product changes by as both operands are rounded to tf32, to nearest
+#: term of w_k: the relative change of a product when both operands are rounded to nearest tf32
 FACTORS = 2.0**-10 + 2.0**-22
-#: of w_k: the sums of tensor cores truncate each addend, and each sum of four products or more, to 24 bits
+#: term of w_k: tensor cores truncate each addend, and each sum of four products or more, to 24 bits
 SUMS = 1.5 * 2.0**-23
-BLOCK = 32  #: products that are summed at once, at most
-JOINED = 64  #: sums of slices of K and of groups of threads that are joined, at most
-SLACK = 1 + 2.0**-5  #: of w_k: for roundings of the bound itself, and products of the errors
-FLOOR = 2.0**-74  #: added to the sums of squares: for values below the normal ones
-#: the bound is infinite if the magnitudes of sums may be
+BLOCK = 32  #: the most products that are summed at once
+JOINED = 64  #: the most sums of K slices and of groups of threads that are joined
+SLACK = 1 + 2.0**-5  #: factor of w_k for roundings of the bound itself, and for products of errors
+FLOOR = 2.0**-74  #: added to sums of squares, for subnormal values
+#: factor by which the bound becomes infinite if the magnitudes of sums may be infinite
 SCALE = 64.0
 
-#: of squares of differences: elements from this magnitude on make pairs candidates, so that no sum overflows
+#: for squares of differences: an element of at least this magnitude makes its pairs candidates, so that no sum
+#: overflows
 LARGEST = 2.0**50
-#: roundings of a difference, of its square, and of the ends of a sum of squares
+#: numbers of roundings: of a difference and its square, and of the ends of a sum of squares
 DIFFERENCE, ENDS = 4, 8
 
 ROWS, COLUMNS = "row_bounds", "column_bounds"
-#: sums of squares with the weights 1 - w_k, and 1 + w_k
+#: names of the arrays of sums of squares with the weights 1 - w_k, and with 1 + w_k
 LEAST_ENDS, GREATEST_ENDS = ("least_rows", "least_columns"), ("greatest_rows", "greatest_columns")
 ALPHA, BETA = "alpha_weight", "beta_weight"
 
 
 @dataclass(frozen=True)
 class BoundArray:
-    """An array of bounds that the program of candidates reads. ``role``: the operand whose rows, or columns, it has an
-    element of; ``sign``: of w_k in the weights 1 + w_k, 0: weights are w_k."""
+    """An array of bounds that the program of candidates reads. ``role``: the operand, A or B, for each row or column of
+    which the array has an element; ``sign``: -1 or 1: the weights are 1 - w_k or 1 + w_k; 0: they are w_k."""
 
     role: str
     sign: int = 0
@@ -74,19 +76,20 @@ class BoundArray:
         return squares(self.sign)
 
 
-#: name -> the array
+#: name -> the array of bounds
 BOUNDS = {name: BoundArray(role) for name, role in zip((ROWS, COLUMNS), "AB", strict=True)} | {
     name: BoundArray(role, sign)
     for names, sign in ((LEAST_ENDS, -1), (GREATEST_ENDS, 1))
     for name, role in zip(names, "AB", strict=True)
 }
 
-#: the pair (least, greatest) of a value in f32, as expressions of the sum of tensor cores; None: they are not known
+#: function that returns the ends (least, greatest) of an f32 value, as expressions of the sum of tensor cores; None:
+#: they are not known
 Ends = Callable[[Node], "tuple[Node, Node] | None"]
 
 
 def is_distance(program: Program) -> bool:
-    """True if a program with the names of roles sums squares of differences of elements of A and B."""
+    """True if a program, with roles as names, sums squares of differences of elements of A and B."""
     x = program.step
     if program.reduction != "+" or x.op != "*" or x.arguments[0] is not x.arguments[1]:
         return False
@@ -96,8 +99,9 @@ def is_distance(program: Program) -> bool:
 
 @lru_cache(maxsize=256)
 def candidates_of(roles: Roles) -> Program | None:
-    """The program that lists i and j of the candidates of a program, of its inputs and of arrays of ``BOUNDS``; None:
-    it lists no pairs by a threshold of sums of products, or of squares of differences, of f32."""
+    """The program that lists the candidates (i, j) for a program. It reads the inputs of the program and arrays of
+    ``BOUNDS``. None: the program does not list pairs by a threshold of f32 sums of products or of squares of
+    differences."""
     program = roles.program
     output = program.outputs[0]
     if len(program.outputs) > 1 or not isinstance(output, Select) or program.accumulator != "f32":
@@ -126,7 +130,7 @@ def candidates_of(roles: Roles) -> Program | None:
 
 
 def relaxed(condition: Node, ends: Ends) -> Node | None:
-    """The condition of candidates, of the sum of tensor cores; None: it is not known."""
+    """The condition that candidates fulfil, as an expression of the sum of tensor cores; None: it is not known."""
     if ACCUMULATOR not in variables(condition):
         return condition
     if condition.op in ("&", "|") and condition.type == PRED:
@@ -154,12 +158,13 @@ def relaxed(condition: Node, ends: Ends) -> Node | None:
 
 
 def sum_ends(value: Node) -> tuple[Node, Node] | None:
-    """The ends of a value that changes by no more than the sum of products."""
+    """The ends of a value that changes at most as much as the sum of products; None: the value is another one."""
     return (node("-", "f32", value, bound()), node("+", "f32", value, bound())) if _is_sum(value) else None
 
 
 def distance_ends(value: Node) -> tuple[Node, Node] | None:
-    """The ends of a sum of squares of differences, of its root, or of the negative of one."""
+    """The ends of a sum of squares of differences, of its square root, or of the negative of either; None: the value is
+    another one."""
     if value.op == "variable" and value.value == ACCUMULATOR:
         twice = node("*", "f32", constant(2, "f32"), value)
         sums = (
@@ -180,14 +185,14 @@ def _is_free(x: Node) -> bool:
 
 
 def _is_sum(x: Node) -> bool:
-    """True if a value changes by no more than the sum."""
+    """True if a value changes at most as much as the sum."""
     if x.op in ("abs", "neg"):
         return _is_sum(x.arguments[0])
     return x.op == "variable" and x.value == ACCUMULATOR
 
 
 def bound() -> Node:
-    """The bound e of a pair."""
+    """The expression of the bound e of a pair."""
     roots = []
     for name, axis in ((ROWS, "i"), (COLUMNS, "j")):
         magnitude = node("abs", "f32", variable(f"{name}[{axis}]", "f32"))  # of the random numbers of timings, too
@@ -197,8 +202,8 @@ def bound() -> Node:
 
 
 def weights(k: int, roundings: int, distance: bool = False) -> dict[str, float]:
-    """The scalars of w_k = ALPHA + BETA·(K - k). ``roundings``: of a sum in f32; ``distance``: of squares of
-    differences, whose magnitude is at most twice the sums of squares."""
+    """The scalars ALPHA and BETA of w_k = ALPHA + BETA·(K - k). ``roundings``: the number of roundings of an f32 sum;
+    ``distance``: True for squares of differences, whose magnitude is at most twice the sums of squares."""
     sums = SLACK * SUMS
     count = roundings + JOINED
     if distance:
@@ -207,15 +212,17 @@ def weights(k: int, roundings: int, distance: bool = False) -> dict[str, float]:
 
 
 def without_steps(*others: Input) -> tuple[tuple[Input, ...], Node]:
-    """The tuple (the operands A and B, of which a call has no elements, and other inputs, their product)."""
+    """The inputs and the step of a program without steps over k: the operands A and B, which have no elements, then
+    ``others``; and the product of A and B."""
     a, b = Input("A", "f32", (("i", "k"),)), Input("B", "f32", (("k", "j"),))
     return (a, b, *others), node("*", "f32", a.variable(("i", "k")), b.variable(("k", "j")))
 
 
 @lru_cache(maxsize=8)
 def squares(sign: int = 0) -> Program:
-    """The sums of weighted squares of the rows of an array X, of the scalars of ``weights``. Its k is the j of X.
-    ``sign``: as of ``BoundArray``; then they are infinite if an element is not below ``LARGEST``."""
+    """The program that sums weighted squares of the rows of an array X, with the scalars of ``weights``; the j of the
+    program is k. ``sign``: as in ``BoundArray``; if it is not 0, a sum is infinite if an element is not below
+    ``LARGEST``."""
     x, scalars = Input("X", "f32", (("i", "j"),)), [Input(name, "f32") for name in (ALPHA, BETA)]
     inputs, step = without_steps(x, *scalars)
     left = node("-", "s32", variable("N", "s32"), variable("j", "s32"))
@@ -233,20 +240,20 @@ def squares(sign: int = 0) -> Program:
 
 
 def transposed() -> Program:
-    """The array X, stored by columns."""
+    """The program that transposes an array X."""
     x = Input("X", "f32", (("j", "i"),))
     inputs, step = without_steps(x)
     return Program(inputs, step, "+", "f32", (Store("C", x.variable(("j", "i"))),))
 
 
 def pays(p: Task, d: Device) -> bool:
-    """True if a filter on tensor cores takes less time than the kernel of f32, where there are few candidates."""
+    """True if a filter on tensor cores takes less time than the f32 kernel, provided that there are few candidates."""
     packed = p.lda == p.stored[0][1] and p.ldb == p.stored[1][1]
     return packed and may_pay(p.roles, p.m, p.n, p.k, d)
 
 
 def may_pay(roles: Roles, m: int, n: int, k: int, d: Device) -> bool:
-    """``pays``, of operands without gaps between rows."""
+    """As ``pays``, for operands without gaps between rows."""
     f32 = dtype("f32")
     faster = peak_rate(f32, "tf32", d) >= FASTER * scalar_rate(f32, d)
     least = LEAST_DISTANCE if is_distance(roles.program) else 1
@@ -254,5 +261,5 @@ def may_pay(roles: Roles, m: int, n: int, k: int, d: Device) -> bool:
 
 
 def room(p: Task) -> int:
-    """Candidates of a problem, at most."""
+    """The most candidates of a problem."""
     return min(p.m * p.n, max(LEAST_PAIRS, p.m * p.n // PAIRS))

@@ -1,9 +1,10 @@
-"""The least or greatest sum of each row, of sums of f32: tensor cores bound it and list candidates, f32 decides.
+"""The least or greatest f32 sum of each row: tensor cores bound the sums and list candidates, and f32 sums of the
+candidates decide.
 
-The launches, in their order: those of lists before the candidates (``exact_select``); a limit of each row, the least
-upper end of the sums of a sample of the columns (of greatest sums, the greatest lower end); the list of the pairs
-whose lower end is not above the limit; the sum of each candidate in f32, in the order of k, of which the best one is
-kept. The best pair of a row is a candidate, and so are all that equal it: docs/adr/exact-select.md.
+The launches, in their order: the preparation of operands and bounds (``exact_select``); a limit for each row, which for
+least sums is the least upper end of the sums of sampled columns; the list of the pairs whose lower end is not above the
+limit; the f32 sum of each candidate, added in the order of k, of which the best of a row is kept. For greatest sums,
+ends are exchanged. The best pair of a row and all that equal it are candidates: docs/adr/exact-select.md.
 """
 
 from __future__ import annotations
@@ -28,15 +29,16 @@ from ptxgen.operations.task.roles import Roles
 from ptxgen.problem.device import Device
 
 LIMITS = "row_limits"
-SAMPLED = 8  #: one of so many columns is in the sample: as many candidates of a row are expected, besides near ones
-LEAST_SAMPLE = 32  #: columns of a sample, at least
-ROOM = 64  #: candidates of a row that there is room for, on average
+SAMPLED = 8  #: one column in so many is sampled; so many candidates per row are expected, besides close ones
+LEAST_SAMPLE = 32  #: the least number of sampled columns
+ROOM = 64  #: the average number of candidates per row for which there is room
 
 
 @dataclass(frozen=True)
 class Nearest:
-    """The programs that find nearest rows. ``limits``: the program that reduces an end of each sum in a row;
-    ``candidates``: the one that lists the pairs whose other end is not behind ``LIMITS``."""
+    """The programs that find the best pair of each row. ``limits``: the program that reduces one end of the sums in a
+    row to a limit; ``candidates``: the program that lists the pairs whose other end does not miss the limit in
+    ``LIMITS``."""
 
     limits: Program
     candidates: Program
@@ -44,8 +46,8 @@ class Nearest:
 
 @lru_cache(maxsize=256)
 def nearest_of(roles: Roles) -> Nearest | None:
-    """The programs of a program; None: it does not reduce rows of sums of f32, of products or of squares of
-    differences, by min, max, argmin or argmax."""
+    """The programs that filter a program; None: the program does not reduce rows of f32 sums of products, or of squares
+    of differences, by min, max, argmin or argmax."""
     program = roles.program
     output = program.outputs[0]
     if len(program.outputs) > 1 or not isinstance(output, RowReduce) or output.axis != "i":
@@ -74,7 +76,7 @@ def nearest_of(roles: Roles) -> Nearest | None:
 
 
 def _reading(program: Program, output: RowReduce | Select, value: Node) -> Program:
-    """The program with another output, and with the arrays that its value reads."""
+    """The program with the output ``output``, and with the arrays that ``value``, its value, reads."""
     read = {array_of(x) for x in variables(value)}
     bounds = [Input(name, "f32", (("i" if x.role == "A" else "j",),)) for name, x in BOUNDS.items() if name in read]
     limits = [Input(LIMITS, "f32", (("i",),))] if LIMITS in read else []
@@ -83,7 +85,7 @@ def _reading(program: Program, output: RowReduce | Select, value: Node) -> Progr
 
 
 def sample() -> Program:
-    """The program that gives the first element of each row of an array X."""
+    """The program that returns the first element of each row of an array X."""
     x = Input("X", "f32", (("i", "j"),))
     inputs, step = exact_filter.without_steps(x)
     first = node("==", PRED, variable("j", "s32"), constant(0, "s32"))
@@ -92,7 +94,7 @@ def sample() -> Program:
 
 
 class ExactNearest(ExactSelect):
-    """The launches of a task that reduces rows."""
+    """The launches of an exact filter for a task that reduces rows."""
 
     @classmethod
     def of(cls, p: Task, d: Device) -> ExactNearest | None:

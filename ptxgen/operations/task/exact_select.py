@@ -1,8 +1,10 @@
-"""Lists of pairs by a threshold of sums of f32: tensor cores list candidates, and a kernel computes these in f32.
+"""The launches of exact lists of pairs by a threshold of f32 sums: tensor cores list candidates, and a kernel computes
+the sums of the candidates in f32.
 
 The launches, in their order: copies of operands that are not K-major; the sums of weighted squares of the rows of A and
-of the columns of B; the list of candidates; the sums of these. No launch waits for the host. If there are more
-candidates than their list has room for, the last one computes nothing, and the kernel of f32 is to compute all pairs.
+of the columns of B; the list of candidates; the sums of the candidates. No launch waits for the host. If there are more
+candidates than the list has room for, the last launch computes nothing, and the caller must compute all pairs with the
+f32 kernel.
 """
 
 from __future__ import annotations
@@ -29,15 +31,15 @@ from ptxgen.operations.task.symmetry import joined
 from ptxgen.problem.device import Device
 from ptxgen.runtime.driver import Driver, Kernel
 
-#: a function that launches on addresses of the arrays of a problem, in their order, on a stream
+#: a function that launches a problem: its arguments are the addresses of the arrays, in order, and a stream
 Launch = Callable[[tuple[int, ...], int], object]
 COUNT = PAIRS[2]
 
 
 @dataclass(frozen=True)
 class Stage:
-    """One launch of a task. ``arrays``: its arrays, by the names that ``ExactSelect`` has for them; ``scalars``: its
-    numbers, or names of numbers of the task."""
+    """One launch of an exact filter, which computes a task. ``arrays``: the names, in ``ExactSelect``, of its arrays;
+    ``scalars``: its numbers, or the names of numbers of the original task."""
 
     problem: Task
     arrays: tuple[str, ...]
@@ -47,7 +49,7 @@ class Stage:
 @dataclass(frozen=True)
 class Operands:
     """The operands of a task as the stages of a filter read them, and the stages up to the list of candidates.
-    ``kmajor``: the task with these operands; ``names``: role -> array; ``stages``, ``scratch``: as of
+    ``kmajor``: the task with K-major operands; ``names``: role -> name of the array; ``stages``, ``scratch``: as in
     ``ExactSelect``."""
 
     kmajor: Task
@@ -70,7 +72,8 @@ class Operands:
         return cls(replace(p, layout="NT", **fields), names, stages, scratch)
 
     def add_bounds(self, program: Program, roundings: int) -> None:
-        """Adds the stages of the arrays of bounds that a program reads. ``roundings``: of a sum in f32."""
+        """Adds the stages that compute the arrays of bounds that a program reads. ``roundings``: the number of
+        roundings of an f32 sum."""
         p = self.kmajor
         weights = exact_filter.weights(p.k, roundings, exact_filter.is_distance(p.roles.program))
         for name, bounds in BOUNDS.items():
@@ -80,7 +83,7 @@ class Operands:
                 self.stages.append(stage_of(bounds.program, rows, p.k, arrays, weights))
 
     def add_candidates(self, program: Program, room: int) -> None:
-        """Adds the stage that lists candidates, of which there is room for ``room``."""
+        """Adds the stage that lists candidates, with room for ``room`` of them."""
         self.scratch.update({PAIRS[0]: room, PAIRS[1]: room, COUNT: 2})
         at = {"C": PAIRS[0], "C_1": PAIRS[1], SelectValues.COUNT: COUNT}
         self.add_product(program, at, {SelectValues.CAPACITY.name: room}, self.names, capacity=room)
@@ -93,8 +96,9 @@ class Operands:
         names: Mapping[str, str],
         **fields: Any,
     ) -> None:
-        """Adds a stage of a program of products in tf32. ``results``: its results by role; ``names``: of arrays that
-        have other ones; ``fields``: of the problem, besides those of ``kmajor``."""
+        """Adds the stage of a program whose products are computed in tf32. ``results``: role -> array of each result;
+        ``numbers``: the numbers that the stage passes; ``names``: other names of arrays; ``fields``: fields of the
+        problem that differ from ``kmajor``."""
         p, roles = self.kmajor, roles_of(program)
         own = {"n": p.n, "lda": p.lda, "ldb": p.ldb, "aligned_a": p.aligned_a, "aligned_b": p.aligned_b, **fields}
         q = Task(m=p.m, k=p.k, layout="NT", dtype="f32", compute="tf32", text=Task.text_of(roles), **own)
@@ -105,8 +109,9 @@ class Operands:
 
 @dataclass(frozen=True)
 class ExactSelect:
-    """The launches of a task that lists pairs. ``scratch``: name -> elements of 4 bytes of each array that they need
-    besides those of the task."""
+    """The launches of an exact filter for a task that lists pairs. ``stages``: the launches up to the list of
+    candidates; ``pairs``: the kernel of the candidates; ``renamed``: role -> array for arrays with other names;
+    ``scratch``: name -> number of 4-byte elements of each further array."""
 
     problem: Task
     stages: tuple[Stage, ...]
@@ -131,17 +136,17 @@ class ExactSelect:
 
     @property
     def is_predicted(self) -> bool:
-        """True if calls compare the predicted times of the launches and of the kernel of f32."""
+        """True if calls compare the predicted time of the launches with that of the f32 kernel."""
         return exact_filter.is_distance(self.problem.roles.program)
 
     @property
     def room(self) -> int:
-        """Candidates, at most."""
+        """The most candidates."""
         return self.scratch[PAIRS[0]]
 
     @cached_property
     def source(self) -> Source:
-        """The kernel of the sums of candidates."""
+        """The kernel that computes the sums of candidates."""
         return render_pairs(self.pairs)
 
     def launch(
@@ -153,8 +158,9 @@ class ExactSelect:
         scalars: Mapping[str, float],
         stream: int = 0,
     ) -> None:
-        """Queues the launches. ``kernel``: of ``source``; ``make_launch``: a launch of a problem with these numbers;
-        ``addresses``: of the arrays of the task and of ``scratch``; ``scalars``: the numbers of the task."""
+        """Queues the launches. ``kernel``: the loaded kernel of ``source``; ``make_launch``: returns the launch of a
+        problem with given numbers; ``addresses``: the addresses of the arrays of the task and of ``scratch``;
+        ``scalars``: the numbers of the task."""
         for stage in self.stages:
             numbers = {name: scalars[x] if isinstance(x, str) else x for name, x in stage.scalars.items()}
             make_launch(stage.problem, numbers)(tuple(addresses[name] for name in stage.arrays), stream)
@@ -167,7 +173,8 @@ class ExactSelect:
 def stage_of(
     program: Program, m: int, n: int, arrays: Mapping[str, str], numbers: Mapping[str, float] | None = None
 ) -> Stage:
-    """A task of M×N results without k: its operands have no elements. ``arrays``: by the names of the program."""
+    """The stage of a program with M×N results and no steps over k: its operands have no elements. ``arrays``: name in
+    the program -> array; ``numbers``: the values of its scalars."""
     roles = roles_of(program)
     p = Task(m, n, 0, "NN", "f32", text=Task.text_of(roles))
     at = {"A": arrays["X"], "B": arrays["X"], "C": arrays["C"]} | {u.role: arrays[u.name] for u in roles.others}

@@ -1,4 +1,4 @@
-"""What kernels compute for a program: the step after rewriting, its instructions, where results go."""
+"""Explains what kernels compute for a program: the step after rewriting, its instructions, and where results go."""
 
 from __future__ import annotations
 
@@ -27,8 +27,9 @@ SM = 90  #: the target whose instructions are counted
 
 
 def explanation(program: Program, algebra: bool = True, fast: bool = False) -> list[str]:
-    """Lines on the roles of arrays, the pairs that are computed and listed, the step, its instructions, and padding.
-    ``algebra``: the program may be rewritten; ``fast``: squares of differences may be computed as products."""
+    """The lines of an explanation: the roles of arrays, the pairs that are computed and listed, the step, its
+    instructions, and padding. ``algebra``: the program may be rewritten; ``fast``: squares of differences may be
+    computed as products."""
     roles = roles_of(program)
     lines = [f"{u.role} is {u.name}[{','.join(u.axes)}], {u.dtype}" for u in roles.uses]
     lines += [f"{role} is {name}, {accumulator}" for role, name, accumulator in roles.scalars]
@@ -104,7 +105,7 @@ def explanation(program: Program, algebra: bool = True, fast: bool = False) -> l
 
 
 def _bits(inner: InnerExpression, results: list[Node]) -> list[str]:
-    """The line on a step that tensor cores compute by counting bits."""
+    """The line on a step that tensor cores compute by counting bits; empty for other steps."""
     of_bytes, of_words = truth_operator(inner), word_operator(inner, results)
     if of_bytes is None and of_words is None:
         return []

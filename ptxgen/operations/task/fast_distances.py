@@ -1,8 +1,10 @@
-"""Sums of squares of differences as sums of squares and a product, which tensor cores and every sink of them compute.
+"""Rewrites sums of squares of differences as sums of squares and a matrix product, which tensor cores compute with
+every sink.
 
-Σ_k (x·A[i,k] - y·B[k,j])² = x²·Σ_k A[i,k]² + y²·Σ_k B[k,j]² - 2·x·y·Σ_k A[i,k]·B[k,j], where x depends on i and y on j
-alone, as the norms of rows do: then it is twice the cosine distance. Near pairs lose digits: the error is relative to
-the sums of squares, not to their difference, so results below 0 become 0. Hence only calls with precision fast use it.
+Σ_k (x·A[i,k] - y·B[k,j])² = x²·Σ_k A[i,k]² + y²·Σ_k B[k,j]² - 2·x·y·Σ_k A[i,k]·B[k,j], where x depends only on i and y
+only on j; if they are the reciprocal norms of rows, the result is twice the cosine distance. Close pairs lose digits,
+because the error is relative to the sums of squares, not to their difference; results below 0 become 0. Therefore only
+calls with precision fast use this form.
 """
 
 from __future__ import annotations
@@ -25,18 +27,19 @@ from ptxgen.problem.peak_rates import peak_rate, scalar_rate
 
 ROWS, COLUMNS = "row_squares", "column_squares"
 
-#: how tensor cores multiply f32 with its accuracy
+#: the value of ``compute`` with which tensor cores multiply f32 with f32 accuracy
 SPLIT = "f32_bf16x6"
-SM = 90  #: the architecture that has kernels for it
-LEAST = 1 << 30  #: steps from which that may pay, as both operands are converted before
-DEPTH = 32  #: K is computed in multiples of it
-FASTER = 1.5  #: how many times the rate of these products must be that of scalar instructions
+SM = 90  #: the architecture that has kernels for SPLIT
+LEAST = 1 << 30  #: from so many steps on, SPLIT may be faster, because both operands are converted before
+DEPTH = 32  #: kernels of SPLIT compute K in multiples of this
+FASTER = 1.5  #: products with SPLIT must be so many times as fast as scalar instructions
 
 
 @dataclass(frozen=True)
 class Squares:
-    """The sums of squares of A or of B. ``program``: of the array X, the operand as the task indexes it, and of
-    operands A and B without elements; ``by_rows``: X has one row for each of them."""
+    """The computation of the sums of squares of A or of B. ``program``: a program of the array X, the operand as the
+    task indexes it; its own A and B have no elements; ``by_rows``: True if there is one sum for each row of X, else for
+    each column."""
 
     program: Program
     by_rows: bool
@@ -54,7 +57,7 @@ class FastDistance:
 
 @lru_cache(maxsize=256)
 def fast_distance(roles: Roles) -> FastDistance | None:
-    """The rewritten program; None: its step is no square of a difference of elements of A and B."""
+    """The rewritten program; None: the step is not the square of a difference of elements of A and B."""
     program, accumulator = roles.program, roles.program.accumulator
     a, b, step = roles.use("A"), roles.use("B"), program.step
     if program.reduction != "+" or program.initial is not None or accumulator not in ("f32", "f64"):
@@ -86,8 +89,8 @@ def fast_distance(roles: Roles) -> FastDistance | None:
 
 
 def fast_compute(roles: Roles, extents: tuple[int, int, int], d: Device) -> str:
-    """The value of ``compute`` with which tensor cores sum products of f32 as exactly as scalar instructions, where
-    they take less time; empty: they do not. ``extents``: M, N, K."""
+    """The value of ``compute`` with which tensor cores sum f32 products as exactly as scalar instructions in less time;
+    empty if they take longer. ``extents``: M, N, K."""
     m, n, k = extents
     f32 = dtype("f32")
     if any(roles.use(role).dtype != "f32" for role in "AB") or roles.program.accumulator != "f32":
@@ -104,8 +107,8 @@ def _element(use: Use) -> Node:
 
 
 def _factor(x: Node, element: Node, other: str) -> Node | None:
-    """The factor of an element, 1 if there is none; None: ``x`` is no multiple of it, or the factor depends on k or on
-    the axis ``other``."""
+    """The factor by which ``x`` is a multiple of an element; None: ``x`` is not a multiple of it, or the factor depends
+    on k or on the axis ``other``."""
     if x is element:
         return constant(1, x.type)
     if x.op not in ("*", "/"):
@@ -127,7 +130,7 @@ def _product(element_type: str, x: Node, *factors: Node) -> Node:
 
 
 def _squares(use: Use, element_type: str) -> Squares:
-    """The sums of squares of A or of B."""
+    """The sums of squares of the operand ``use``, A or B."""
     a, b, x = (
         Input(name, element_type, (axes,)) for name, axes in (("A", ("i", "k")), ("B", ("k", "j")), ("X", ("i", "j")))
     )

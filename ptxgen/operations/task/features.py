@@ -1,4 +1,5 @@
-"""Numbers of a task for the model: the instructions of its step, what it reads, where its results go."""
+"""The features of a task that the model reads: the instructions of its step, the arrays it reads, the class of its
+output."""
 
 from __future__ import annotations
 
@@ -14,8 +15,8 @@ from ptxgen.operations.task.program import Aggregate, Distinct, RowReduce, Scatt
 from ptxgen.operations.task.roles import Roles
 from ptxgen.problem.device import device
 
-TARGET = "sm_90"  #: whose instructions are counted
-#: the number of each class of output
+TARGET = "sm_90"  #: the target whose instructions are counted
+#: class of an output -> its number as a feature
 SINKS = {Store: 0, Scatter: 0, Aggregate: 1, RowReduce: 2, Select: 3, Top: 3, Distinct: 1}
 
 
@@ -39,8 +40,8 @@ def _number(name: str, p: Task) -> float:
     return _numbers(p.roles, p.algebra)[name]
 
 
-#: features of the model: instructions of a step by pipe; arrays along an axis that a step reads, arrays besides A and
-#: B, the class of the first output
+#: name of a feature -> its value for a task: instructions of a step by pipe; the number of arrays along an axis that a
+#: step reads; the number of arrays besides A and B; the class of the first output
 FEATURES: dict[str, Callable[[Task], float]] = {
     name: partial(_number, name)
     for name in (*(f"step_{pipe}" for pipe in PIPES), "step_vectors", "task_inputs", "task_sink")

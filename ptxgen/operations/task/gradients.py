@@ -1,12 +1,12 @@
 """The gradients of a task, as tasks.
 
 If C[i,j] = f(accum) with accum = Σ_k s(A[i,k], B[k,j], …), and D[i,j] is the gradient of accum, the gradient of A is
-Σ_j D[i,j] · ∂s/∂A: a task whose spatial axes are i and k, and which reduces over j. It reads D as its A, B as its B,
-and A at both spatial axes: a thread holds its elements in registers. Factors without j leave the sum, so the gradients
-of a product of matrices are products again.
+Σ_j D[i,j] · ∂s/∂A: a task with the spatial axes i and k, which reduces over j. This task reads D as its operand A, B as
+its operand B, and the array A at both spatial axes: a thread holds these elements in registers. Factors without j are
+taken out of the sum, so the gradients of a matrix product are matrix products.
 
-If accum is a maximum or minimum over k, a second task has its position, the first one where steps are equal, and only
-the elements at the position have a gradient.
+If accum is a maximum or minimum over k, a second task computes its position (the first one of equal steps), and only
+the elements at this position have a gradient.
 """
 
 from __future__ import annotations
@@ -37,21 +37,22 @@ from ptxgen.operations.task.program import (
     Top,
 )
 
-#: reductions over k that are the step at one position -> the reduction that gives it
+#: reduction over k whose result is the step at one position -> the reduction that returns the position
 POSITION = {"max": "argmax", "fmax": "argmax", "min": "argmin", "fmin": "argmin"}
-#: outputs without gradients, as errors call them
+#: class of an output without gradients -> its name in errors
 DESCRIBED: dict[type[Output], str] = {
     **{Select: "a list", Top: "a list", Distinct: "a list"},
     **{Aggregate: "a result in groups", Scatter: "a result at keys"},
 }
-#: sums of products of a derivative that is a sum, at most
+#: the most terms into which a derivative that is a sum is divided; each becomes a sum of products
 MOST_TERMS = 4
 _EXTENT = dict(zip(AXES, EXTENTS, strict=True))
 
 
 @dataclass(frozen=True)
 class Filled:
-    """An array with one value. ``axes``: those of the task that give its extents; an empty name: the extent 0."""
+    """A step that makes an array filled with one value. ``axes``: the axes of the task whose extents the array has; ""
+    stands for the extent 0."""
 
     name: str
     axes: tuple[str, ...]
@@ -61,7 +62,7 @@ class Filled:
 
 @dataclass(frozen=True)
 class Computed:
-    """The result of a program of the inputs of the task and of arrays before it."""
+    """A step that computes a program of the inputs of the task and of arrays of earlier steps."""
 
     name: str
     program: Program
@@ -69,8 +70,8 @@ class Computed:
 
 @dataclass(frozen=True)
 class Gathered:
-    """For each pair (i, j) the element of an input at [i,k], [k,j] or [k], in either order, of which k is the element
-    [i,j] of the array ``positions``."""
+    """A step that gathers, for each pair (i, j), the element of the input ``array`` at [i,k], [k,j] or [k] (axes in
+    either order), where k is the element [i,j] of the array ``positions``."""
 
     name: str
     array: str
@@ -80,8 +81,8 @@ class Gathered:
 
 @dataclass(frozen=True)
 class Part:
-    """A part of the gradient of an input: a computed array. ``gathered``: its elements are added to those that this
-    step reads; None: it has the axes of the input."""
+    """A part of the gradient of an input: the computed array ``name``. ``gathered``: the elements of the array are
+    added to the elements that this step gathers; None: the array has the axes of the input."""
 
     name: str
     gathered: Gathered | None = None
@@ -89,9 +90,9 @@ class Part:
 
 @dataclass(frozen=True)
 class Gradients:
-    """The computation of the gradients of a task. ``steps``: in their order; ``parts``: by input, what its gradient is
-    the sum of; ``gradient``, ``result``: the names of the gradient of the output, and of the output, as steps read
-    them; ``extents``: scalars -> the axis whose extent each is."""
+    """The computation of the gradients of a task. ``steps``: the steps in order; ``parts``: input -> the parts whose
+    sum is its gradient; ``gradient``, ``result``: the names by which steps read the gradient of the output, and the
+    output; ``extents``: scalar of the steps -> the axis whose extent it is."""
 
     steps: tuple[Filled | Computed | Gathered, ...]
     parts: dict[str, tuple[Part, ...]]
@@ -110,14 +111,15 @@ class Gradients:
 
 @lru_cache(maxsize=256)
 def gradients(program: Program, wanted: frozenset[str], expand: bool) -> Gradients:
-    """The gradients of the arrays ``wanted`` of a program with one output, a matrix, rows or columns. ``expand``: sums
-    of products may be computed one by one. TaskError: an operator on the way to an array has no derivative."""
+    """The gradients of the arrays ``wanted`` of a program with one output, a matrix, rows or columns. ``expand``: True:
+    the terms of a derivative that is a sum may be computed as several sums of products. TaskError: an operator on the
+    way to an array has no derivative."""
     return _Builder(program, wanted, expand).made()
 
 
 @dataclass
 class _Builder:
-    """Collects the steps and parts of ``Gradients``; the other fields are its arguments."""
+    """Collects the steps, parts and extents of ``Gradients``; the other fields are the arguments of ``gradients``."""
 
     program: Program
     wanted: frozenset[str]
@@ -127,7 +129,7 @@ class _Builder:
     extents: dict[str, str] = field(default_factory=dict)
 
     def made(self) -> Gradients:
-        """The gradients. TaskError: as of ``gradients``."""
+        """The collected gradients. TaskError: as for ``gradients``."""
         program = self.program
         self.output = program.outputs[0]
         if not isinstance(self.output, Store | RowReduce):
@@ -155,14 +157,14 @@ class _Builder:
     # ---- names and arrays
 
     def name(self, wanted: str) -> str:
-        """A name that the program does not have."""
+        """A new name: ``wanted``, with underscores added if the name is taken."""
         while wanted in self.names:
             wanted += "_"
         self.names.add(wanted)
         return wanted
 
     def filled(self, wanted: str, axes: tuple[str, ...], dtype: str, value: float = 1) -> str:
-        """The name of an array with one value, which is made once."""
+        """The name of an array filled with one value, which is made once."""
         key = (wanted, axes, dtype)
         if key not in self.kept:
             self.kept[key] = self.name(wanted)
@@ -177,7 +179,7 @@ class _Builder:
         return self.kept[program]
 
     def extent(self, axis: str) -> Node:
-        """The extent of an axis as a scalar: programs of pairs have no k."""
+        """The extent of an axis as a scalar, because programs of pairs have no extent of k."""
         scalar = next((name for name, known in self.extents.items() if known == axis), None)
         if scalar is None:
             scalar = self.name("extent")
@@ -198,8 +200,8 @@ class _Builder:
         reduced: str = "k",
         renamed: dict[str, str] | None = None,
     ) -> Program:
-        """The program of a value that needs no reduction over the axis ``reduced``. ``axes``: the others, which are i
-        and j of the program; ``renamed``: axes -> those of the program."""
+        """The program of a value that needs no reduction over the axis ``reduced``. ``axes``: the two other axes, which
+        are i and j of the program; ``renamed``: axis of the task -> axis of the program."""
         extent = _EXTENT[reduced]
         value = rewritten(value, lambda x: self.extent(reduced) if x.op == "variable" and x.value == extent else x)
         left = variable(f"{self.filled('left', (axes[0], ''), 'f32')}[i,k]", "f32")
@@ -215,15 +217,15 @@ class _Builder:
         return program_of(p.step, p.reduction, p.accumulator, (output(value),), p.initial)
 
     def stored(self, value: Node, dtype: str, axes: tuple[str, ...]) -> Output:
-        """The output of a value of each pair."""
+        """The output that stores a value of each pair."""
         return Store("out", cast(simplified(value, relaxed=True), dtype), (axes[0], axes[1]))
 
     def reduced(self, value: Node, axis: str) -> Output:
-        """The output of sums of rows or of columns."""
+        """The output that sums a value over rows or columns."""
         return RowReduce("out", simplified(value, relaxed=True), axis, "+")
 
     def output_of(self, dtype: str, axes: tuple[str, ...]) -> Callable[[Node], Output]:
-        """The output of a gradient of an input with these axes."""
+        """The function that makes the output for the gradient of an input with these axes."""
         if len(axes) == 1:
             return partial(self.reduced, axis=axes[0])
         return partial(self.stored, dtype=dtype, axes=axes)
@@ -240,7 +242,8 @@ class _Builder:
         return self.seed_of_rows(output, seed) if isinstance(output, RowReduce) else seed
 
     def seed_of_rows(self, output: RowReduce, seed: Node) -> Node:
-        """The gradient of the values that an output of rows or columns reduces. ``seed``: that of its results."""
+        """The gradient of the values that an output of rows or columns reduces. ``seed``: the gradient of the results
+        of the output."""
         axis, other, type = output.axis, "j" if output.axis == "i" else "i", seed.type
         if output.op == "+":
             return seed
@@ -266,7 +269,7 @@ class _Builder:
         )
 
     def selected(self, value: Node) -> Node:
-        """A value of the pairs that have a gradient, 0 of the others."""
+        """A value for the pairs that have a gradient, and 0 for the others."""
         for condition in self.conditions:
             value = where(condition, value)
         return value
@@ -279,7 +282,8 @@ class _Builder:
     # ---- sums over k
 
     def of_sums(self, inside: bool) -> None:
-        """Adds the gradients of a sum, or of what does not reach it. ``inside``: some do."""
+        """Adds the gradients of a program that sums over k. ``inside``: True: gradients of inputs of the step are
+        wanted; False: only those of inputs outside of the sum."""
         program, value = self.program, self.output.value
         of_step = derivatives(program.step, self.wanted_in(program.step)) if inside else {}
         initial = program.initial if inside else None
@@ -308,7 +312,8 @@ class _Builder:
             self.of_step(x, derivative)
 
     def from_reductions(self, values: dict[str, Node], inner: Node | None) -> None:
-        """Computes what depends on the pair alone: gradients, and ``inner``, that of the reduction."""
+        """Adds the gradients ``values``, which depend only on the pair, and stores ``inner``, the gradient of the
+        reduction."""
         every = [*values.values(), *([] if inner is None else [inner])]
         if sum(ACCUMULATOR in variables(x) for x in every) > 1:
             p = self.program
@@ -330,7 +335,8 @@ class _Builder:
         self.inner = variable(f"{name}[i,j]", inner.type)
 
     def of_step(self, element: str, derivative: Node) -> None:
-        """The gradient of an element of the step: Σ of the gradient of the reduction times a derivative."""
+        """Adds the gradient of an element of the step: the sum of the gradient of the reduction times
+        ``derivative``."""
         axes = axes_of(element)
         reduced = "k" if "k" not in axes else "i" if "j" in axes else "j"
         spatial = [axis for axis in AXES if axis != reduced]
@@ -360,7 +366,8 @@ class _Builder:
         renamed: dict[str, str],
         output: Callable[[Node], Output],
     ) -> Program:
-        """The program of ``outside`` · Σ ``inside`` over an axis. ``renamed``: axes -> those of the program."""
+        """The program of ``outside`` · Σ ``inside``, summed over the axis ``reduced``. ``renamed``: axis of the task ->
+        axis of the program."""
         total: Node | None = None
         if not depends_on(reduced, inside):
             total = times(cast(self.extent(reduced), inside.type), inside)
@@ -403,8 +410,8 @@ class _Builder:
             self.add(element, self.of_pairs(each, self.output_of(dtype, axes_of(element))), source)
 
     def step_at_position(self) -> tuple[Node, dict[str, Gathered]]:
-        """The pair (the step at the position of the extreme, the wanted arrays along k that it reads by their
-        elements)."""
+        """The step at the position of the extreme; and element -> gathered array, for the wanted arrays along k that
+        the step reads."""
         program, step = self.program, self.program.step
         if program.reduction in ("fmax", "fmin"):  # a NaN is no extreme
             extremes = type_of(step.type)
@@ -431,13 +438,13 @@ class _Builder:
 
 
 def _is_element(x: Node) -> bool:
-    """True for an element, which kernels of products take, or a constant."""
+    """True for an element of an array, possibly cast, or a constant: kernels of products read these directly."""
     x = x.arguments[0] if x.op == "cast" else x
     return not x.arguments
 
 
 def _renamed(root: Node, axes: dict[str, str]) -> Node:
-    """The expression with other names of axes."""
+    """The expression with the axes renamed by ``axes``."""
     extents = {_EXTENT[axis]: _EXTENT[other] for axis, other in axes.items()}
     changes = {}
     for x in variables(root):

@@ -1,9 +1,9 @@
-"""Sums of products in groups, computed from sums of rows and of columns in groups.
+"""Computes sums of products in groups from sums of rows and of columns in groups.
 
 If C[g[i],h[j]] += c · Σ_k A[i,k]·B[k,j], then C[g,h] = c · Σ_k (Σ_i A[i,k]) · (Σ_j B[k,j]), with i in group g and j in
-group h: (M + N)·K additions and the product of the sums, in place of the product of the matrices. Integers are equal in
-any order, modulo a power of two. Floats are as exact as the sums of all pairs; infinities and NaN may have other
-results, because they reach all sums of their group.
+group h: (M + N)·K additions and the product of the sums replace the product of the matrices. Sums of integers do not
+depend on the order, modulo a power of two. Sums of floats are as exact as the sums over all pairs; infinities and NaN
+may give other results, because they reach all sums of their group.
 """
 
 from __future__ import annotations
@@ -20,19 +20,20 @@ from ptxgen.operations.task.joined_keys import exact_source
 from ptxgen.operations.task.program import ACCUMULATOR, AXES, Aggregate, Input, Program, Store
 from ptxgen.operations.task.roles import Roles, Use
 
-SUM_TYPES = ("f32", "f64", "s32", "u32")  #: types of sums
-#: steps from which three launches take less time than one
+SUM_TYPES = ("f32", "f64", "s32", "u32")  #: the types of sums that are computed so
+#: from so many steps on, three launches take less time than one
 LEAST = 1 << 28
-FEWER = 4  #: the pairs of groups are at most one of so many pairs (i, j)
-#: pairs of groups up to which one kernel computes the products of all of them, where those of equal groups count: it
-#: takes less time than one that makes all elements 0 and one that computes fewer tiles
+FEWER = 4  #: there must be at least so many pairs (i, j) for each pair of groups
+#: up to so many pairs of groups, one kernel computes all products, even if only those of equal groups are wanted: that
+#: takes less time than a kernel that stores zeros and a second one that computes fewer tiles
 ALL_PAIRS = 1 << 15
 
 
 @dataclass(frozen=True)
 class Sums:
-    """The sums of one operand in groups. ``program``: of the arrays X, the operand, and ``key``, and of operands A and
-    B without elements; ``array``, ``key``: their names in the task; ``keyed_first``: X is stored by rows of one key."""
+    """The sums of one operand in groups. ``program``: a program of the arrays X, the operand, and ``key``; its own A
+    and B have no elements; ``array``, ``key``: the names of both arrays in the task; ``keyed_first``: True if keys are
+    along the first axis of X."""
 
     program: Program
     array: str
@@ -40,16 +41,16 @@ class Sums:
     keyed_first: bool
 
     def shape(self, groups: int, k: int) -> tuple[int, int]:
-        """The shape of the sums."""
+        """The shape of the array of sums."""
         return (groups, k) if self.keyed_first else (k, groups)
 
 
 @dataclass(frozen=True)
 class GroupSums:
-    """A task of sums in groups as a product of sums. ``rows``, ``columns``: the sums that have the rows and the columns
-    of C; ``product``: the program of their product, with these as A and B. If it has the elements of equal groups
-    alone, ``zeros`` is the program that first makes all elements 0, of operands without elements, and ``masked`` a
-    product that stores 0 in the others."""
+    """A task of sums in groups as a product of sums. ``rows``, ``columns``: the sums for the rows and for the columns
+    of C; ``product``: the program of their product, with these sums as A and B. If only elements of equal groups are
+    wanted, ``zeros`` is a program that first makes all elements 0, and ``masked`` a product that stores 0 in the other
+    elements."""
 
     rows: Sums
     columns: Sums
@@ -58,8 +59,8 @@ class GroupSums:
     masked: Program | None = None
 
     def products(self, groups: tuple[int, int]) -> tuple[Program | None, Program]:
-        """The tuple (the program that makes elements 0 before the product, None: there is none, that of the product).
-        ``groups``: rows and columns of C."""
+        """The program that makes elements 0 before the product, or None, and the program of the product. ``groups``:
+        the rows and columns of C."""
         rows, columns = groups
         if self.masked is not None and rows * columns <= ALL_PAIRS:
             return None, self.masked
@@ -68,7 +69,8 @@ class GroupSums:
 
 @lru_cache(maxsize=256)
 def group_sums(roles: Roles) -> GroupSums | None:
-    """The sums in groups whose product is the result of a program; None: it is no sum of products in groups."""
+    """The sums in groups whose product is the result of a program; None: the program is not a sum of products in
+    groups."""
     program = roles.program
     output, accumulator = program.outputs[0], program.accumulator
     if (
@@ -100,7 +102,8 @@ def group_sums(roles: Roles) -> GroupSums | None:
 
 
 def pays(extents: Mapping[str, int], groups: tuple[int, int]) -> bool:
-    """True if sums in groups take less time than the product of the matrices. ``extents``: of i, j and k."""
+    """True if sums in groups take less time than the product of the matrices. ``extents``: the extents of i, j and
+    k."""
     (m, n, k), (rows, columns) = (extents[axis] for axis in AXES), groups
     return m * n * k >= LEAST and 0 < FEWER * rows * columns <= m * n and rows <= m and columns <= n
 
@@ -126,12 +129,12 @@ def _is_linear(value: Node) -> bool:
 
 
 def _is_number(x: Node) -> bool:
-    """True if a value is the same for all pairs, and for groups of them."""
+    """True if a value does not depend on the pair or on the extents M and N."""
     return not any("[" in name or name in (*AXES, "M", "N", ACCUMULATOR) for name in variables(x))
 
 
 def _compares(when: Node | None, output: Aggregate) -> bool:
-    """True if all pairs are computed, or those whose keys are equal."""
+    """True if all pairs are computed, or exactly the pairs whose keys are equal."""
     if when is None:
         return True
     keys = [output.row, output.column]
@@ -139,7 +142,7 @@ def _compares(when: Node | None, output: Aggregate) -> bool:
 
 
 def _operands(element_type: str, *axes: tuple[str, str]) -> tuple[tuple[Input, Input], Node]:
-    """The pair (the operands A and B, their product)."""
+    """The inputs A and B with these axes, and the expression of their product."""
     a, b = Input("A", element_type, axes[:1]), Input("B", element_type, axes[1:])
     return (a, b), node("*", element_type, a.variable(axes[0]), b.variable(axes[1]))
 
@@ -157,7 +160,7 @@ def _sums(use: Use, key: Use, element_type: str) -> Sums:
 
 
 def _product(program: Program, value: Node, rows: Sums, columns: Sums) -> Program:
-    """The program of the product of sums."""
+    """The program of the product of the sums ``rows`` and ``columns``, which stores ``value``."""
     operands, step = _operands(
         program.accumulator,
         ("i", "k") if rows.keyed_first else ("k", "i"),

@@ -1,4 +1,5 @@
-"""The problems that calls compute in place of a join: the order of keys, permuted arrays, the product of these."""
+"""The problems that calls compute in place of a join: the order of keys, the permuted arrays, and the product of the
+permuted arrays."""
 
 from __future__ import annotations
 
@@ -17,8 +18,7 @@ RESULTS = "results in the order of keys"
 
 
 def parts_of_join(p: Task) -> Parts | None:
-    """The problems that a call of a task on arrays of a GPU computes in its place. None: a call computes the task as it
-    is."""
+    """The problems that a call on GPU arrays computes in place of a task. None: a call computes the task itself."""
     join = join_of(p.roles) if p.algebra and not p.sorted_keys and p.batch == 1 else None
     packed = all(ld == columns for ld, (_, columns) in zip((p.lda, p.ldb), p.stored, strict=False))
     output = p.program.outputs[0]
@@ -30,8 +30,9 @@ def parts_of_join(p: Task) -> Parts | None:
 
 
 class _Steps:
-    """The parts of a join, in the order in which calls compute them. ``memory``: name -> bytes of the arrays that one
-    part writes and a later one reads; ``permuted``: the arrays of the program of permuted arrays -> their memory."""
+    """Collects the parts of a join, in the order in which calls compute them. ``memory``: name -> bytes of an array
+    that one part writes and a later part reads; ``permuted``: array of the program of permuted arrays -> its name in
+    ``memory``."""
 
     def __init__(self, p: Task, join: Join) -> None:
         self.p, self.join = p, join
@@ -64,7 +65,7 @@ class _Steps:
         )
 
     def _indices(self, name: str, axis: str) -> None:
-        """The indices of an axis in the order of keys."""
+        """Adds the part that puts the indices of an axis in the order of keys."""
         n = self.extents[axis]
         self._add(name, joins.inverse(), (n, 1), 4 * n, {joins.POSITION: f"positions of {axis}"})
         self.permuted[name] = name
@@ -94,8 +95,9 @@ class _Steps:
         self._add("C", joins.permuting(problem.output.name, ("i",)), (n, 1), 0, given)
 
     def _add(self, name: str, program: Program, shape: tuple[int, ...], size: int, arrays: dict[str, str]) -> None:
-        """Adds a program of pairs. ``shape``: its extents; ``size``: the bytes of its result, 0: it is an array of the
-        task; ``arrays``: of the program -> those of the task, or memory."""
+        """Adds a part that computes a program of pairs. ``shape``: its extents; ``size``: the bytes of its result, 0:
+        the result is an array of the task; ``arrays``: array of the program -> array of the task, or name in
+        ``memory``."""
         roles = roles_of(program)
         m, n = shape
         stored = not isinstance(program.outputs[0], RowReduce)

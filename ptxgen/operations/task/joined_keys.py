@@ -1,4 +1,4 @@
-"""The arrays of keys that a natural join compares: ``when (x[i] == y[j])``."""
+"""Finds the arrays of keys that a natural join compares: ``when (x[i] == y[j])``."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from ptxgen.operations.task.assembling import axes_of
 
 
 def joined_keys(when: Node | None) -> tuple[Node, Node] | None:
-    """The elements x[i] and y[j] of the first condition x[i] == y[j] of integers, of those that ``when`` combines by
-    ``and``; None: there is none."""
+    """The elements x[i] and y[j] of the first condition x[i] == y[j] on integers, among the conditions that ``when``
+    combines by ``and``; None: there is no such condition."""
     for x in _conditions(when):
         if x.op != "==":
             continue
@@ -32,7 +32,7 @@ def _conditions(x: Node | None) -> Iterator[Node]:
 
 
 def exact_source(x: Node) -> Node:
-    """The integer of which ``x`` is a cast that keeps its value, else ``x``."""
+    """The operand of ``x`` if ``x`` is a cast between integers that keeps every value, else ``x``."""
     if x.op != "cast":
         return x
     source, to = type_of(x.arguments[0].type), type_of(x.type)

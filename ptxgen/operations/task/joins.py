@@ -1,9 +1,9 @@
-"""Natural joins: pairs with x[i] == y[j], computed of rows and columns in the order of their keys.
+"""Computes natural joins, the pairs with x[i] == y[j], on rows and columns in the order of their keys.
 
 In this order the pairs of a key are adjacent, so most tiles have no pair, and kernels skip them (``Task.sorted_keys``).
-A call has the position of each row and column in this order from a count of the lesser keys, permutes the arrays, and
-computes the program of permuted arrays; indices, keys of groups and elements of arrays are those of the original rows
-and columns. The order of equal keys is that of their indices.
+A call counts the lesser keys to find the position of each row and column in this order, permutes the arrays, and
+computes the program of the permuted arrays. Its results have the indices, group keys and elements of the original rows
+and columns. Equal keys are in the order of their indices.
 """
 
 from __future__ import annotations
@@ -34,23 +34,24 @@ from ptxgen.operations.task.program import (
 from ptxgen.operations.task.roles import Roles
 from ptxgen.problem.dtypes import dtype
 
-#: arrays of the program of permuted arrays: the index of each row and of each column before
+#: names of arrays of the program of permuted arrays: the original index of each row, and of each column
 ROWS, COLUMNS = "rows", "columns"
-#: arrays of the programs that permute: the position of each row and column, what is permuted
+#: names of arrays of the programs that permute: the positions along the first and the second axis, and the array to
+#: permute
 POSITION, OTHER, VALUES = "position", "other", "X"
-#: steps from which the launches that sort and permute take less time than those of tiles without equal keys
+#: from so many steps on, sorting and permuting takes less time than computing tiles without equal keys
 LEAST = 1 << 33
-LEAST_PRODUCTS = 1 << 36  #: of products that tensor cores compute
+LEAST_PRODUCTS = 1 << 36  #: the same for products that tensor cores compute
 COMPARISON = 16  #: the time of a comparison of two keys, in steps
-#: rows and columns, at most: counts of lesser keys take a state for each tile of comparisons
+#: the most rows and columns: to count lesser keys takes memory for each tile of comparisons
 MOST = 1 << 17
 
 
 @dataclass(frozen=True)
 class Join:
-    """A join as a product of arrays in the order of keys. ``program``: of permuted arrays, with the names of roles;
-    ``keys``: the arrays of keys of rows and of columns, by role; ``scattered``: the axis of results that are in the
-    order of keys; empty: none."""
+    """A join as a product of permuted arrays. ``program``: the program of the permuted arrays, with roles as names;
+    ``keys``: the roles of the arrays of keys of rows and of columns; ``scattered``: the axis along which results are in
+    the order of keys, and must be stored at the original indices; empty: none."""
 
     program: Program
     keys: tuple[str, str]
@@ -59,8 +60,8 @@ class Join:
 
 @lru_cache(maxsize=256)
 def join_of(roles: Roles) -> Join | None:
-    """The program of permuted arrays that computes a program. None: its pairs are not those of equal keys, or its
-    results are positions."""
+    """The program of permuted arrays that computes a program. None: the pairs of the program are not those of equal
+    keys, or its results are positions."""
     program = roles.program
     keys = joined_keys(program.when)
     if keys is None or len(program.outputs) > 1:
@@ -78,7 +79,8 @@ def join_of(roles: Roles) -> Join | None:
 
 
 def pays(roles: Roles, extents: Mapping[str, int], compute: str = "") -> bool:
-    """True if a join takes less time than the product of all pairs. ``compute``: how products are computed."""
+    """True if the join takes less time in the order of keys than over all pairs. ``compute``: the value of the task's
+    field."""
     m, n, k = (extents[axis] for axis in AXES)
     narrow = dtype(roles.use("A").dtype).bytes < 4 or compute == "tf32"
     product = narrow and algebra_of(in_loop(roles)[0]) is PLUS_TIMES
@@ -98,15 +100,15 @@ def _with_output(program: Program, output: Output) -> Program:
 
 
 def _of_pairs(output: Output) -> Program:
-    """The program of an output, of operands A and B without elements."""
+    """The program of an output without steps: its operands A and B have no elements."""
     a, b = Input("A", "f32").variable(("i", "k")), Input("B", "f32").variable(("k", "j"))
     return program_of(node("*", "f32", a, b), "+", "f32", (output,))
 
 
 @lru_cache(maxsize=64)
 def positions(element_type: str) -> Program:
-    """The program that counts, for each element i of the array X of keys, those before it in the order of keys: the
-    lesser ones, and the equal ones with a lesser index. ``element_type``: the type of keys."""
+    """The program that counts, for each element i of the array X of keys, the keys before it in the order of keys: the
+    lesser keys, and equal keys with a lesser index. ``element_type``: the type of keys."""
     keys = Input(VALUES, element_type)
     mine, other = keys.variable(("i",)), keys.variable(("j",))
     i, j = variable("i", "s32"), variable("j", "s32")
@@ -117,9 +119,9 @@ def positions(element_type: str) -> Program:
 
 @lru_cache(maxsize=64)
 def permuting(element_type: str, axes: tuple[str, ...]) -> Program:
-    """The program that puts the element (i, j) of the array X at the positions of i and j along permuted axes.
-    ``element_type``: the type of its elements; ``axes``: of the task, of which k keeps its order. An array with one
-    axis is a column."""
+    """The program that stores the element (i, j) of the array X at the positions of i and j. ``element_type``: the type
+    of its elements; ``axes``: the axes of the array in the task, of which k keeps its order. An array with one axis is
+    a column."""
     column = len(axes) == 1
     values = Input(VALUES, element_type).variable(("i",) if column else ("i", "j"))
     keys: list[Node] = []
@@ -130,5 +132,5 @@ def permuting(element_type: str, axes: tuple[str, ...]) -> Program:
 
 @lru_cache(maxsize=1)
 def inverse() -> Program:
-    """The program that puts each index i at the position of i, as a column."""
+    """The program that stores each index i at the position of i, in a column."""
     return _of_pairs(Scatter("C", variable("i", "s32"), _index(POSITION, "i"), variable("j", "s32")))

@@ -14,8 +14,8 @@ from ptxgen.problem.reference import Array
 
 
 def list_error(output: Select, expected: Listed, out: Mapping[str, Array]) -> str:
-    """What is wrong with the lists and the count ``out``; empty: nothing. Elements of lists that hold no result have
-    bytes of ones."""
+    """The fault of the lists and the count in ``out``; empty if they are correct. List elements without a result must
+    have all bits set."""
     count = int(out[SelectValues.COUNT][0])
     surely = int((expected.certain & expected.holds).sum())
     if not surely <= count <= surely + int((~expected.certain).sum()):
@@ -30,7 +30,7 @@ def list_error(output: Select, expected: Listed, out: Mapping[str, Array]) -> st
 
 
 def _part_error(output: Select, expected: Listed, lists: list[Array]) -> str:
-    """What is wrong with lists that hold some of the results, if they have i and j."""
+    """The fault of lists that have only some of the results, if the lists have i and j; empty if they are correct."""
     axes = [next((x for x, v in zip(lists, output.values, strict=True) if v is variable(a, "s32")), None) for a in "ij"]
     if any(x is None for x in axes):
         return ""

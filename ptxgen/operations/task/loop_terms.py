@@ -24,8 +24,8 @@ EXTREMES = ("max", "min", "fmax", "fmin")
 
 @lru_cache(maxsize=256)
 def without_terms(program: Program) -> tuple[Program, Node]:
-    """The pair (the program whose loop has no terms that do not depend on k, its reduction as an expression of
-    ``accum`` of that loop)."""
+    """The program with terms that do not depend on k removed from the loop; and the original reduction, as an
+    expression of the ``accum`` of the new loop."""
     accumulator = program.accumulator
     sums = variable(ACCUMULATOR, accumulator)
     if program.step.type != accumulator or type_of(accumulator).bits < 32:
@@ -47,8 +47,9 @@ def without_terms(program: Program) -> tuple[Program, Node]:
 
 
 def _taken(step: Node, sums: Node, outside: Callable[[Node, Node, str], Node | None]) -> tuple[Node, Node]:
-    """The pair (the step without its outermost terms that do not depend on k, the reduction). ``outside(e, f, op)``:
-    what the reduction of e has to be combined with for the term f, None: the term stays."""
+    """The step without its outermost terms that do not depend on k, and the reduction with these terms applied to
+    ``sums``. ``outside(e, f, op)``: returns the value to combine with the reduction of e in place of the term f; None:
+    the term stays."""
     if step.op not in ("+", "-"):
         return step, sums
     a, b = step.arguments

@@ -1,4 +1,4 @@
-"""Lowers tasks to what kernels compute: the algebra of the step, the sink of the output."""
+"""Lowers tasks to kernel problems: the algebra of the step, and the sink of the output."""
 
 from __future__ import annotations
 
@@ -48,15 +48,15 @@ from ptxgen.problem.base import COMPUTE_MODES, SUMS
 from ptxgen.problem.dtypes import dtype
 
 NEWEST = 1000  #: a target that has every instruction
-#: K up to which rows and lists of mirrored results also have a form of all pairs: families that compute no mirrored
-#: results may take less time for all than others for half of them
+#: up to this K, reductions of rows and lists of mirrored results also have a form of all pairs: families that compute
+#: no mirrored results may take less time for all pairs than others for half of them
 WHOLE_K = 12
-#: axes of arrays besides A and B that steps read
+#: the axes that arrays besides A and B may have if steps read them
 STEP_AXES = ("i", "j", "k", "ij", "ji", "ik", "ki", "jk", "kj")
 
 
 def lower_task(p: Task) -> KernelProblem:
-    """A task as a kernel problem. One that is a plain product is a GEMM, whose kernels compute it.
+    """A task as a kernel problem. A task that is a plain product becomes a GEMM, whose kernels compute it.
 
     DtypeError: no target has instructions for a value."""
     roles, program = p.roles, p.program
@@ -113,7 +113,7 @@ def lower_task(p: Task) -> KernelProblem:
 
 
 def _one_by_one(p: Task, lowered: KernelProblem) -> KernelProblem:
-    """The problem with a C whose elements are stored one by one, if not all of them are stored."""
+    """The problem, in which elements of C are stored one by one if not all of them are stored."""
     sink = lowered.sink
     if sink.guard is None:
         return lowered
@@ -124,8 +124,8 @@ def _one_by_one(p: Task, lowered: KernelProblem) -> KernelProblem:
 
 
 def _reshaped(p: Task, lowered: KernelProblem) -> KernelProblem:
-    """The problem of a sink that reduces results, or stores them at keys: C has another shape than they. InputError: it
-    is batched."""
+    """The problem of a sink that reduces results, or stores them at keys, so that C has another shape than the results.
+    InputError: the task has a batch."""
     if p.batch != 1:
         raise InputError(f"batch is {p.batch}; it must be 1 for results that are reduced, or stored at keys")
     pitch = at_least_one(p.n)
@@ -187,15 +187,15 @@ def _sink(p: Task, program: Program, roles: Roles, whole: Node, accumulator: str
 
 
 def _ascending(p: Task, program: Program) -> tuple[str, ...]:
-    """The arrays whose elements ascend."""
+    """The roles of the arrays whose elements ascend."""
     keys = joined_keys(program.when) if p.sorted_keys else None
     return () if keys is None else tuple(array_of(str(x.value)) for x in keys)
 
 
 def in_loop(roles: Roles, rewrite: bool = True) -> tuple[Roles, Node]:
-    """The pair (the roles with the program whose step the loop over k has, the reduction of the program as an
-    expression of that loop's). ``rewrite``: terms without k leave the loop. Reductions in 16 bits are computed in f32,
-    but for the sum of products that is stored as it is."""
+    """The roles with the program of the loop over k, as kernels compute it; and the reduction of the original program,
+    as an expression of the loop's reduction. ``rewrite``: True: terms without k leave the loop. Reductions in 16 bits
+    are computed in 32 bits, except a sum of products that is stored as it is."""
     program = roles.program
     whole = sums = variable(ACCUMULATOR, program.accumulator)
     if is_narrow(program) and not (stores_sums(program) and algebra_of(roles) is PLUS_TIMES):
@@ -208,7 +208,7 @@ def in_loop(roles: Roles, rewrite: bool = True) -> tuple[Roles, Node]:
 
 
 def as_computed(roles: Roles) -> Program:
-    """The program whose step, and values of the reduction, are those of kernels."""
+    """The program with the step and the reduction that kernels compute."""
     program = roles.program
     exchanged, whole = in_loop(roles)
     loop = exchanged.program
@@ -227,8 +227,8 @@ def as_computed(roles: Roles) -> Program:
 
 
 def value_of(program: Program, value: Node, whole: Node | None = None) -> Node:
-    """The value as an expression of the reduction over k as kernels compute it. ``whole``: the reduction of all steps,
-    None: that of the kernel."""
+    """The value as an expression of the reduction over k that kernels compute. ``whole``: the reduction of all steps,
+    as an expression of the kernel's reduction; None: they are the same."""
     accumulator = program.accumulator
     sums = variable(ACCUMULATOR, accumulator)
     whole = whole or sums
@@ -246,7 +246,8 @@ def _reduction(program: Program) -> str:
 
 
 def _is_product(program: Program, roles: Roles) -> bool:
-    """True if the step is a product of elements of one type, which GEMMs sum in the type of the reduction."""
+    """True if the step is a product of elements of A and B of one type, which GEMMs sum in the type of the
+    reduction."""
     sums, elements, types = program.accumulator, [], set()
     for role in "AB":
         x = _element(roles.use(role))
@@ -259,15 +260,15 @@ def _is_product(program: Program, roles: Roles) -> bool:
 
 
 def algebra_of(roles: Roles, rewrite: bool = True) -> Algebra:
-    """The algebra of the step of a program: plus-times where it is a product that kernels of GEMMs sum. ``rewritten``:
+    """The algebra of the step of a program: plus-times if kernels of GEMMs can sum it, else ``inner_of``. ``rewrite``:
     as in ``inner_of``."""
     program = roles.program
     return PLUS_TIMES if _reduction(program) == "+" and _is_product(program, roles) else inner_of(roles, rewrite)
 
 
 def inner_of(roles: Roles, rewrite: bool = True) -> InnerExpression:
-    """The algebra of a step as an expression, also of the sum of products. ``rewrite``: by laws that hold for finite
-    numbers."""
+    """The algebra of a step as an inner expression, also for a sum of products. ``rewrite``: True: the step is
+    simplified by laws that hold for finite numbers."""
     program = roles.program
     step = simplified(program.step, relaxed=True) if rewrite else program.step
     step, a = hold(step, _element(roles.use("A")))
@@ -281,9 +282,9 @@ def _element(use: Use) -> Node:
 
 
 def hold(step: Node, element: Node) -> tuple[Node, Node]:
-    """The pair (the step, the part of it that kernels hold of an operand): a cast to f32 or f64, where the step reads
-    nothing else of the element; f32 of floats of 16 bits, to which the step then casts where it reads them as they are;
-    else the element."""
+    """The step, and the expression of an element that kernels hold in registers. The held expression is a cast to f32
+    or f64 if the step reads nothing else of the element; for 16-bit floats it is the cast to f32, and the step casts
+    back where it reads the element itself; otherwise it is the element."""
     users = {x for x in walk(step) if element in x.arguments}
     types = {x.type if x.op == "cast" else "" for x in users}
     narrow = element.type in ("f16", "bf16")
@@ -304,7 +305,7 @@ def hold(step: Node, element: Node) -> tuple[Node, Node]:
 
 
 def _read(roles: Roles, roots: Sequence[Node], axes: Sequence[str]) -> tuple[tuple[Vector, ...], tuple[Scalar, ...]]:
-    """The arrays along these axes, and the scalars, that expressions read."""
+    """The arrays with one of these axes, and the scalars, that expressions read."""
     names = {x.value: x for x in walk(*roots) if x.op == "variable"}
     read = [(u, f"{u.role}[{','.join(u.axes)}]") for u in roles.others]
     vectors = tuple(

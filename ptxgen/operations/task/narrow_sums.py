@@ -1,10 +1,10 @@
-"""Reductions that a program declares in 16 bits, as kernels compute them: floats in f32, from steps that are rounded as
-the program says, integers in 32 bits, from steps that wrap around.
+"""Rewrites reductions that a program declares in 16 bits to those that kernels compute: floats in f32, from steps that
+are rounded as the program says; integers in 32 bits, from steps that wrap around.
 
 Minima, maxima and signs of 16-bit floats are exact in f32. Sums, differences, products, quotients and square roots are
 computed in f32 and rounded to 16 bits: f32 has more than twice the bits, so the result is that of one rounding. Minima,
 maxima, right shifts and logic of integers of 16 bits are exact in 32; the low bits of the other results are extended
-again. Sums, products and bits are reduced without that, because only the low bits of the reduction are read.
+again. Reductions by sums, products and logic omit this extension, because only the low bits of the reduction are read.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from ptxgen.expr.node import Node, constant, node, variable
 from ptxgen.expr.value_types import PRED, type_of
 from ptxgen.operations.task.program import ACCUMULATOR, MEAN, Program, Store
 
-#: declared types -> those of kernels
+#: declared type -> type in kernels
 WIDE = {"f16": "f32", "bf16": "f32", "s16": "s32", "u16": "u32"}
-#: operators whose results are exact in the wide type, and those that are rounded or extended, of floats and of integers
+#: operators whose results are exact in the wide type, and operators whose results are rounded or extended; True: of
+#: floats, False: of integers
 EXACT = {True: ("min", "max", "fmin", "fmax", "neg", "abs"), False: ("min", "max", "&", "|", "^", ">>")}
 ROUNDED = {True: ("+", "-", "*", "/", "sqrt"), False: ("+", "-", "*", "neg", "abs", "~", "<<")}
 
@@ -27,7 +28,7 @@ def is_narrow(program: Program) -> bool:
 
 
 def stores_sums(program: Program) -> bool:
-    """True if the result is the reduction of all pairs, as it is."""
+    """True if the result is the reduction itself, of all pairs."""
     output, whole = program.outputs[0], variable(ACCUMULATOR, program.accumulator)
     stored = isinstance(output, Store) and output.axes == ("i", "j") and output.value is whole
     every = len(program.outputs) == 1 and program.when is None and program.initial is None
@@ -35,8 +36,8 @@ def stores_sums(program: Program) -> bool:
 
 
 def widened(program: Program) -> tuple[Program, Node]:
-    """The pair (the program whose reduction is wide, the reduction of ``program`` as an expression of it). Products of
-    floats that are summed are not rounded before; minima and maxima are rounded once, because rounding keeps the
+    """The program with a 32-bit reduction, and the reduction of ``program`` as an expression of it. Products of floats
+    are not rounded before they are summed; minima and maxima are rounded once, at the end, because rounding keeps the
     order."""
     step, accumulator, reduction = program.step, program.accumulator, program.reduction
     extremes = reduction in ("min", "max", "fmin", "fmax")
@@ -47,7 +48,7 @@ def widened(program: Program) -> tuple[Program, Node]:
 
 
 class _Wide:
-    """Expressions of type ``narrow`` as expressions of the wide type with their values."""
+    """Converts expressions of type ``narrow`` to expressions of the wide type with the same values."""
 
     def __init__(self, narrow: str) -> None:
         self.narrow, self.wide = narrow, WIDE[narrow]
@@ -56,8 +57,8 @@ class _Wide:
         self._made: dict[Node, Node] = {}
 
     def value(self, x: Node, rounds: bool = True) -> Node:
-        """The value of an expression of 16 bits in the wide type. ``rounds``: False: its last operator is computed in
-        that type."""
+        """A 16-bit expression as an expression of the wide type. ``rounds``: False: the result of the last operator is
+        not rounded or extended."""
         if x.type != self.narrow:
             return node("cast", self.wide, self.same(x)) if x.type != self.wide else self.same(x)
         if x.op == "constant":
@@ -73,7 +74,7 @@ class _Wide:
         return node("cast", self.wide, self.same(x))
 
     def same(self, x: Node) -> Node:
-        """The expression in its own type, from parts that are computed in f32."""
+        """The expression in its own type, computed from parts in the wide type."""
         if not x.arguments:
             return x
         if x not in self._made:

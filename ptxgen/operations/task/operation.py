@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ptxgen.runtime.check import CheckResult
     from ptxgen.runtime.driver import Driver, Timing
 
-DIAGONAL = 256  #: columns of which tiles on the diagonal compute twice the pairs that are taken, about
+DIAGONAL = 256  #: in about so many columns, tiles on the diagonal compute twice the pairs that are used
 
 
 def _checks(driver: Driver, p: Task, config: Config, seed: int, row_padding: int) -> Iterable[CheckResult]:
@@ -134,8 +134,8 @@ def _parts(p: Task) -> Parts | None:
 
 
 def _plain(p: Task) -> ProblemBase:
-    """The GEMM with the same loop over K, if the step is a product that GEMMs sum; else the task itself. Where kernels
-    compute half of the pairs, it has half of the columns, and those of tiles on the diagonal."""
+    """The GEMM with the same loop over K, if the step is a product that GEMMs sum; else the task itself. If kernels
+    compute half of the pairs, the GEMM has half of the columns, plus those of tiles on the diagonal."""
     lowered = lower(p)
     if lowered.algebra is not PLUS_TIMES or not isinstance(lowered.sink, ValueSink):
         return p

@@ -22,14 +22,15 @@ from ptxgen.problem.reference import Array
 from ptxgen.runtime.cuda import CudaDriver
 from ptxgen.runtime.driver import Timing
 
-ROWS = 64  #: that are compared, at most
-ONCE_US = 2e5  #: a slower candidate runs once after its check
-FACTOR = 8.0  #: of the tolerance, in units of the oracle's error: libraries round more often than kernels here
+ROWS = 64  #: the most rows that are compared
+ONCE_US = 2e5  #: in microseconds; a slower candidate runs only once after its check
+FACTOR = 8.0  #: the tolerance as a multiple of the oracle's error: libraries round more often than kernels
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """One way to compute a task. ``launches``: one for each set, queued on the driver's stream."""
+    """One way to compute a task. ``launches``: for each operand set, the function that queues the computation on the
+    driver's stream."""
 
     name: str
     launches: Sequence[Callable[[], object]]
@@ -42,7 +43,7 @@ class TaskBaseline:
     """
 
     title: str
-    errors: tuple[type[Exception], ...] = ()  #: that candidates raise where the library cannot compute
+    errors: tuple[type[Exception], ...] = ()  #: errors of candidates that mean: the library cannot compute the task
 
     def __init__(self, driver: CudaDriver, problem: Task, addresses: Mapping[str, int] | None = None) -> None:
         if 0 in (problem.m, problem.n, problem.k):
@@ -50,7 +51,7 @@ class TaskBaseline:
         self.problem, self.driver = problem, driver
 
     def sampled_rows(self) -> Array:
-        """Rows that are compared, spread evenly."""
+        """The indices of the rows that are compared, evenly spread."""
         p = self.problem
         count = max(min(ROWS, STEPS // (p.n * p.k), p.m), 1)
         if "i" in variables(*roots(p.program)):  # the oracle counts the rows that it gets
@@ -58,15 +59,15 @@ class TaskBaseline:
         return np.unique(np.linspace(0, p.m - 1, count).astype(int))
 
     def timed(self, candidate: Candidate, timing: Timing, least: float) -> float:
-        """Microseconds of a candidate. ``least``: of the fastest one so far."""
+        """The time of a candidate in microseconds. ``least``: the time of the fastest candidate so far."""
         us = self.driver.elapsed(candidate.launches[0])
         if us > min(ONCE_US, 4 * least + 50):
             return us
         return statistics.median(self.driver.time([_called(x) for x in candidate.launches], timing))
 
     def best(self, sets: Sequence[Mapping[str, int]], timing: Timing) -> VendorTimes:
-        """The time of the fastest candidate (median of the samples). ``sets``: addresses by name of the array.
-        LaunchError: no candidate computes the problem."""
+        """The time of the fastest candidate: the median of the samples in microseconds. ``sets``: addresses by name of
+        the array. LaunchError: no candidate computes the problem."""
         times: dict[str, float] = {}
         failures: list[str] = []
         try:
@@ -83,13 +84,13 @@ class TaskBaseline:
         return VendorTimes(min(times.values()), same_layout=min(times.values()))
 
     def checked(self, sets: Sequence[Mapping[str, int]]) -> Iterator[tuple[Candidate, str]]:
-        """Pairs (candidate, what is wrong with its result), one after the other."""
+        """The candidates one after the other, each with the fault of its result, or "" if it is correct."""
         raise NotImplementedError
 
 
 class TileBaseline(TaskBaseline):
-    """A kernel of whole tiles, generated from the parts of the program, on padded operands with the layout that it
-    likes. The time of their making does not count."""
+    """A baseline whose kernel, generated from the parts of the program, computes whole tiles. Its operands are padded
+    and in the layout that suits the kernel; the time to make them does not count."""
 
     def __init__(self, driver: CudaDriver, problem: Task, addresses: Mapping[str, int] | None = None) -> None:
         super().__init__(driver, problem, addresses)
@@ -99,7 +100,7 @@ class TileBaseline(TaskBaseline):
             raise LaunchError(f"{self.title} does not compute {problem.key()}: {error}") from error
 
     def candidates(self, sets: Sequence[Mapping[str, int]]) -> Iterator[Candidate]:
-        """``sets``: addresses of padded arrays and of C."""
+        """The candidates of the baseline. ``sets``: the addresses of padded arrays and of C."""
         raise NotImplementedError
 
     def checked(self, sets: Sequence[Mapping[str, int]]) -> Iterator[tuple[Candidate, str]]:

@@ -1,4 +1,4 @@
-"""The CUDA C++ kernel of ``cuda_text``, compiled by nvcc and launched through CUDA's driver library."""
+"""The baseline CUDA C++: the kernel of ``cuda_text``, compiled by nvcc and launched through CUDA's driver library."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ptxgen.operations.task.baselines.triton_outer import array_names
 from ptxgen.problem.operation import VendorTimes
 from ptxgen.runtime.driver import Timing
 
-SECONDS = 120  #: that a compilation may take
+SECONDS = 120  #: time limit of a compilation in seconds
 _LIBRARY = "libcuda.so.1"
 
 
@@ -36,7 +36,7 @@ def find_nvcc() -> str:
 
 @functools.lru_cache(maxsize=16)
 def compiled(source: str, target: str) -> bytes:
-    """The cubin of a text. LaunchError: nvcc refuses it."""
+    """The cubin of a source text. LaunchError: nvcc rejects it."""
     with tempfile.TemporaryDirectory() as folder:
         text, cubin = Path(folder) / "task.cu", Path(folder) / "task.cubin"
         text.write_text(source, encoding="utf-8")
@@ -70,7 +70,7 @@ class Module:
         _check(library.cuModuleGetFunction(ct.byref(self._function), self._module, name.encode()), "loading")
 
     def launch(self, blocks: int, threads: int, stream: int, arguments: Sequence[Any]) -> None:
-        """Queues a launch. ``arguments``: of ctypes."""
+        """Queues a launch. ``arguments``: ctypes values."""
         table = (ct.c_void_p * len(arguments))(*(ct.cast(ct.byref(x), ct.c_void_p) for x in arguments))
         sizes = (ct.c_uint(n) for n in (blocks, 1, 1, threads, 1, 1, 0))
         _check(
@@ -87,7 +87,7 @@ def _check(status: int, doing: str) -> None:
 
 
 class CudaStaged(TileBaseline):
-    """The staged kernel in CUDA C++, in its one tile. UnavailableError: nvcc or the driver is missing."""
+    """The staged kernel in CUDA C++, which has one tile. UnavailableError: nvcc or the driver is missing."""
 
     title = "CUDA C++"
     errors = (LaunchError,)

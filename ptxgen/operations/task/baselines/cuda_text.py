@@ -1,4 +1,5 @@
-"""A CUDA C++ kernel of a task: tiles of 128×128, 8×8 results a thread, stages of A and B in shared memory.
+"""The text of a CUDA C++ kernel of a task, with tiles of 128×128, 8×8 results per thread, and stages of A and B in
+shared memory.
 
 Threads copy the stages by cp.async.
 """
@@ -14,14 +15,14 @@ from ptxgen.expr.value_types import type_of
 from ptxgen.operations.task.baselines.parts import Parts, Read, identity_of, order_of
 from ptxgen.operations.task.text_blocks import filled
 
-NAME = "task"  #: of the kernel
+NAME = "task"  #: the name of the kernel
 TILE, DEPTH, THREADS = 128, 16, 256
 STAGES = 3
 #: the largest bytes of shared memory that a launch may have without an attribute
 SHARED_LIMIT = 48 << 10
 TYPES = {**C_TYPES, "f16": "__half", "bf16": "__nv_bfloat16"}
 _UNARY = {"abs": "fabs", **{name: name for name in ("sqrt", "rsqrt", "exp", "exp2", "log", "log2", "erf")}}
-#: functions of CUDA by operator and type; those of floats ignore NaN
+#: (operator, type) -> function of CUDA; minimum and maximum of floats ignore NaN
 FUNCTIONS = {
     **{(op, "f32"): f"{name}f" for op, name in _UNARY.items()},
     **{(op, "f64"): name for op, name in _UNARY.items()},
@@ -148,7 +149,7 @@ extern "C" __global__ void __launch_bounds__(«threads», 2)
 
 
 def type_name(element_type: str) -> str:
-    """CUDA's name of a value type. DtypeError: it has none."""
+    """CUDA's name of a value type. DtypeError: CUDA has no such type."""
     if element_type not in TYPES:
         raise DtypeError(f"type is {element_type}; it must be one of {', '.join(TYPES)}")
     return TYPES[element_type]
@@ -165,7 +166,8 @@ def _text(read: Read) -> str:
 
 
 def _load(read: Read) -> list[str]:
-    """The lines that load the elements of an array: those of the rows or columns of a thread, or one."""
+    """The lines that load the elements of an array that a thread reads: one for each of its rows or columns, or a
+    single one."""
     name, c_type, order = _text(read).partition("[")[0], type_name(read.node.type), order_of(read.axes)
     if order == ("k",):
         return [f"const {c_type} {name} = __ldg({read.name} + t * BK + step);"]
@@ -178,14 +180,15 @@ def _load(read: Read) -> list[str]:
 
 
 def _value_of(x: Node, text: Expressions) -> str:
-    """The result in the type of C, rounded to nearest."""
+    """The text of the result in the type of C, rounded to nearest."""
     if x.op == "cast" and x.type in ("f16", "bf16"):
         return f"{type_name(x.type)}({text(x.arguments[0])})"
     return f"({type_name(x.type)})({text(x)})"
 
 
 def source_of(parts: Parts) -> str:
-    """The text of the kernel ``NAME``. DtypeError: C++ lacks an operator or a type, or the stages are too large."""
+    """The source text of the kernel ``NAME``. DtypeError: C++ lacks an operator or a type, or the stages are too
+    large."""
     p = parts.problem
     uses = {u.role: u for u in p.roles.uses}
     size = sum(TILE * DEPTH * (type_of(uses[name].dtype).bits // 8) for name in "AB")

@@ -1,5 +1,5 @@
-"""Lists of pairs by a threshold of sums of f32, and rows of them, of candidates that tensor cores select: kernels of
-this package."""
+"""The exact filter as a baseline: lists of pairs, or reductions of rows, by f32 sums of candidates that tensor cores
+select. Its kernels are ptxgen's own."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ from ptxgen.tuning.selection import require
 
 
 class ExactFilter(TaskBaseline):
-    """The launches of ``ExactSelect`` and ``ExactNearest``, which calls make by themselves where they pay."""
+    """The launches of ``ExactSelect`` or ``ExactNearest`` as a baseline. Calls use them without being asked where they
+    are faster."""
 
     title = "exact filter"
 
@@ -64,13 +65,13 @@ class ExactFilter(TaskBaseline):
         yield Candidate("tf32", launches), self._wrong(exact, sets[0], own)
 
     def _count(self, at: int) -> int:
-        """A number of 64 bits at an address."""
+        """The 64-bit integer at an address of the device."""
         count = np.empty(1, np.int64)
         self.driver.download(at, count)
         return int(count[0])
 
     def _wrong(self, exact: ExactSelect, addresses: Mapping[str, int], own: Mapping[str, int]) -> str:
-        """What is wrong with the results of the first rows; empty: nothing."""
+        """The fault of the results of some rows; empty if they are correct."""
         p, driver = self.problem, self.driver
         candidates = self._count(own[COUNT])
         if candidates > exact.room:

@@ -1,4 +1,5 @@
-"""A Gluon kernel: stages of A and B in shared memory by cp.async, accumulators with an explicit layout."""
+"""The baseline Gluon: a kernel with stages of A and B in shared memory, copied by cp.async, and accumulators with an
+explicit layout."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from ptxgen.runtime.vendor_libraries import load_torch
 
 
 class Tile(NamedTuple):
-    """A tile of C; steps and number of stages; warps along M and N."""
+    """A tile of C, ``bm``×``bn``, with the steps per stage, the number of stages, and the warps along M and N."""
 
     bm: int
     bn: int
@@ -88,7 +89,7 @@ def kernel(A, B, C, «arrays»M, N, K, MP, NP, KP, BM: gl.constexpr, BN: gl.cons
 
 
 def source_of(parts: Parts) -> str:
-    """The module of the kernel. DtypeError: Gluon lacks an operator or a type."""
+    """The source of the module with the kernel. DtypeError: Gluon lacks an operator or a type."""
     blocks, words = blocks_of(parts, GLUON, "gl")
     types = {u.role: type_in(GLUON, u.dtype) for u in parts.problem.roles.uses}
     result = words["result"].replace("gl.full((BM, BN), ", "gl.full([BM, BN], ")
@@ -98,14 +99,15 @@ def source_of(parts: Parts) -> str:
 
 
 def copy_layout(gl: Any, extent: int, size: int, warps: int) -> Any:
-    """The layout in which threads copy a stage by 16 bytes. ``extent``: of a row; ``size``: bytes of an element."""
+    """The layout in which threads copy a stage, 16 bytes each. ``extent``: elements of a row; ``size``: bytes of an
+    element; ``warps``: warps of a block."""
     width = 16 // size
     lanes = min(32, extent // width)
     return gl.BlockedLayout([1, width], [32 // lanes, lanes], [warps, 1], [1, 0])
 
 
 class GluonStaged(OfTiles):
-    """The staged kernel in Gluon, in each of ``TILES``."""
+    """The staged kernel in Gluon, with each tile of ``TILES``."""
 
     title = "Gluon"
 

@@ -1,4 +1,4 @@
-"""KeOps as a baseline: reductions of rows or columns of formulas of all pairs, of which no matrix exists."""
+"""The baseline KeOps: it reduces rows or columns of a formula over all pairs, without storing a matrix of the pairs."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def compute(«arguments»M, N, K, slab, groups):
     «value»
     return [«result»]
 """
-#: formulas have floats of one type, and methods in place of functions
+#: KeOps as a library of Python text: formulas have floats of one type, and call methods
 _METHODS = ("abs", "sqrt", "rsqrt", "exp", "log")
 KEOPS = Library(
     functions={
@@ -59,11 +59,11 @@ KEOPS = Library(
     types={},
     select="",
 )
-#: reductions over k, by operator
+#: operator -> reduction over k
 _INNER = {"+": "sum", "max": "max", "min": "min", "fmax": "max", "fmin": "min"}
-#: reductions over i or j
+#: operator -> reduction over i or j
 _OUTER = {"+": "sum", "logsumexp": "logsumexp", "mean": "sum", **{x: x for x in ("max", "min", *POSITIONS)}}
-#: how an array is a vector of each i or j, or a parameter
+#: axes of an array -> the index that makes it a vector for each i or j, or a parameter
 _OPERANDS = {
     ("i",): "[:, None, None]",
     ("j",): "[None, :, None]",
@@ -77,8 +77,8 @@ _OPERANDS = {
 
 @functools.cache
 def load_keops() -> Any:
-    """KeOps of PyTorch. UnavailableError: it is missing, or PyTorch or KeOps has no GPU: KeOps would compute on the
-    CPU."""
+    """The module ``pykeops.torch``. UnavailableError: it is missing, or PyTorch or KeOps finds no GPU: KeOps would
+    compute on the CPU."""
     load_torch()
     try:
         with redirect_stdout(sys.stderr):  # it tells there what it lacks
@@ -102,7 +102,8 @@ def _text_of(read: Read) -> str:
 
 
 def _printed(parts: Parts, x: Node, names: dict[Node, str], prefix: str) -> tuple[list[str], str]:
-    """The pair (definitions, text) of an expression. Operands have the type of sums; squares have a method."""
+    """The lines of definitions for an expression, and its text. Operands have the type of sums; squares are method
+    calls."""
     lines, known = list[str](), dict(names)
     for y in walk(x):
         if y.op == "cast" and y.arguments[0] in known:
@@ -118,7 +119,7 @@ def _printed(parts: Parts, x: Node, names: dict[Node, str], prefix: str) -> tupl
 
 
 def sources(parts: Parts) -> dict[str, str]:
-    """The modules by the name of the formula. LaunchError, DtypeError: KeOps cannot express the program."""
+    """Name of a formula -> source of its module. LaunchError, DtypeError: KeOps cannot express the program."""
     program, algebra = parts.problem.program, parts.algebra
     output = program.outputs[0]
     if len(program.outputs) > 1 or not isinstance(output, RowReduce) or program.when is not None:
@@ -155,8 +156,8 @@ def sources(parts: Parts) -> dict[str, str]:
 
 
 class Keops(TorchEager):
-    """The baseline of KeOps: a formula of ``LazyTensor``. KeOps compiles it at its first call, and waits for each
-    launch, so it is timed on the host."""
+    """The baseline of KeOps: a formula of ``LazyTensor``. KeOps compiles a formula at its first call, and waits for
+    each launch, so launches are timed on the host."""
 
     title = "KeOps"
     errors = (Exception,)  # its compilers raise their own

@@ -1,4 +1,4 @@
-"""PyTorch and Triton, and the generated modules that call them."""
+"""Loads Triton and Gluon, and the generated modules that call them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ptxgen.runtime.vendor_libraries import load_torch
 
 @functools.cache
 def load_triton() -> Any:
-    """Triton, and PyTorch with a GPU, whose tensors it takes. UnavailableError: one is missing."""
+    """The module Triton. UnavailableError: Triton, or PyTorch with a GPU, whose tensors Triton takes, is missing."""
     load_torch()
     try:
         import triton
@@ -28,7 +28,7 @@ def load_triton() -> Any:
 
 @functools.cache
 def load_gluon() -> Any:
-    """Gluon, a part of Triton. UnavailableError: it is missing."""
+    """The module Gluon, a part of Triton. UnavailableError: it is missing."""
     load_triton()
     try:
         from triton.experimental import gluon
@@ -43,7 +43,8 @@ def _folder() -> tempfile.TemporaryDirectory[str]:
 
 
 def module_of(source: str) -> Any:
-    """The module of a Python text. Triton reads the text of kernels from a file."""
+    """The module with the Python text ``source``, which is stored in a file, because Triton reads the text of kernels
+    from files."""
     name = f"ptxgen_baseline_{hashlib.sha256(source.encode()).hexdigest()[:16]}"
     if name not in sys.modules:
         path = Path(_folder().name) / f"{name}.py"

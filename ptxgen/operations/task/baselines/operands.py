@@ -1,4 +1,4 @@
-"""The operands of a task on the host, and on the device as kernels of whole tiles take them."""
+"""The operands of a task on the host, and padded on the device for kernels that compute whole tiles."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from ptxgen.problem.dtypes import dtype
 from ptxgen.problem.reference import Array
 from ptxgen.runtime.driver import Driver
 
-TILE, DEPTH = 128, 16  #: extents of tiles: M and N are padded to multiples of one, K of the other
+TILE, DEPTH = 128, 16  #: M and N are padded to multiples of TILE, K to multiples of DEPTH
 
 
 def downloaded(driver: Driver, p: Task, addresses: Mapping[str, int]) -> dict[str, Array]:
-    """The arrays that a program reads, as it indexes them, by role."""
+    """The arrays of an operand set, by role, with the axes by which the program indexes them."""
     out = {}
     for u in p.roles.uses:
         if u.role in "AB":
@@ -39,20 +39,20 @@ def downloaded(driver: Driver, p: Task, addresses: Mapping[str, int]) -> dict[st
 
 
 def rows_of(p: Task, arrays: Mapping[str, Array], rows: Array) -> tuple[Task, dict[str, Array]]:
-    """The task of some rows i, and its arrays."""
+    """The task restricted to the rows ``rows``, and its arrays."""
     axes = {u.role: u.axes for u in p.roles.uses}
     some = {name: np.take(x, rows, axes[name].index("i")) if "i" in axes[name] else x for name, x in arrays.items()}
     return p.with_rows(len(rows)), some
 
 
 def padded_extents(p: Task) -> tuple[int, int, int]:
-    """M, N and K of whole tiles."""
+    """M, N and K rounded up to whole tiles."""
     return -(-p.m // TILE) * TILE, -(-p.n // TILE) * TILE, -(-p.k // DEPTH) * DEPTH
 
 
 def padded_arrays(parts: Parts, arrays: Mapping[str, Array]) -> dict[str, Array]:
-    """The arrays by role: A as K×M, B as K×N, others in ``order_of`` their axes, in whole tiles. Steps beyond K change
-    no result. LaunchError: there are no such steps."""
+    """The arrays by role, padded to whole tiles: A as K×M, B as K×N, others with their axes in the order of
+    ``order_of``. The padding along K changes no result. LaunchError: no padding has this property."""
     p = parts.problem
     m, n, k = padded_extents(p)
     extents = {"i": m, "j": n, "k": k}
@@ -76,7 +76,8 @@ def padded_arrays(parts: Parts, arrays: Mapping[str, Array]) -> dict[str, Array]
 
 @contextmanager
 def on_device(driver: Driver, arrays: Mapping[str, Array], result: int, sets: int) -> Iterator[list[dict[str, int]]]:
-    """The addresses of copies of the arrays, by name, and of C with ``result`` bytes, of each set."""
+    """For each of ``sets`` sets, the addresses by name of copies of the arrays, and of C with ``result`` bytes. The
+    memory is freed at the end of the block."""
     held: list[int] = []
 
     def allocated(size: int) -> int:

@@ -18,13 +18,15 @@ from ptxgen.operations.task.roles import SIDES
 
 @dataclass(frozen=True)
 class Parts:
-    """The expressions of a task. Scalars have the values on which kernels are timed."""
+    """The expressions of a task that baselines print. Scalars are replaced by the values with which kernels are
+    timed."""
 
     problem: Task
 
     @classmethod
     def of_matrix(cls, p: Task) -> Parts:
-        """The parts of a task whose output is a matrix. LaunchError: it has a batch, another output or reduction."""
+        """The parts of a task whose output is a matrix. LaunchError: the task has a batch, or another output or
+        reduction."""
         program = p.program
         output = program.outputs[0]
         if p.batch > 1:
@@ -38,7 +40,7 @@ class Parts:
         return cls(p)
 
     def of_reduction(self, x: Node) -> Node:
-        """An expression of the accumulator as one of the reduction of the steps."""
+        """An expression of the task's accumulator, rewritten for the reduction that the baseline computes."""
         return value_of(self.problem.program, x)
 
     def known(self, x: Node) -> Node:
@@ -64,7 +66,7 @@ class Parts:
 
     @cached_property
     def value(self) -> Node:
-        """The result of a pair, of the reduction over k."""
+        """The result of a pair, as an expression of the reduction over k."""
         return self.known(self.of_reduction(self.problem.program.outputs[0].value))
 
     @property
@@ -72,12 +74,12 @@ class Parts:
         return variable(ACCUMULATOR, self.algebra.type)
 
     def reads(self, *roots: Node) -> list[Read]:
-        """The elements and indices that expressions read, besides the accumulator."""
+        """The elements, indices and extents that expressions read, without the accumulator."""
         variables = [x for x in walk(*roots) if x.op == "variable" and x.value != ACCUMULATOR]
         return [Read(x, array_of(x.value), axes_of(x.value)) for x in variables]
 
     def names(self, text: Callable[[Read], str], *roots: Node) -> dict[Node, str]:
-        """The text of each variable of expressions."""
+        """Variable of the expressions -> its text. ``text``: returns the text of a read."""
         return {self.accumulator: ACCUMULATOR} | {r.node: text(r) for r in self.reads(*roots)}
 
     @property
@@ -92,7 +94,8 @@ class Parts:
 
 @dataclass(frozen=True)
 class Read:
-    """A variable of an expression. ``name``: of the array, or of an index or an extent; ``axes``: none of an index."""
+    """A variable of an expression. ``name``: the name of the array, index or extent; ``axes``: the axes of the array,
+    empty for an index or an extent."""
 
     node: Node
     name: str
@@ -100,7 +103,7 @@ class Read:
 
     @property
     def indexed(self) -> bool:
-        """True if it is an index or an extent."""
+        """True if the variable is an index or an extent."""
         return self.name in (*AXES, *EXTENTS)
 
 
@@ -110,5 +113,5 @@ def order_of(axes: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def identity_of(parts: Parts) -> Node:
-    """The identity of the reduction, a constant."""
+    """The identity of the reduction over k, as a constant."""
     return constant(parts.algebra.identity, parts.algebra.type)

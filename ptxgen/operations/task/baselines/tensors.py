@@ -1,4 +1,4 @@
-"""Tensors of device memory."""
+"""PyTorch tensors in device memory of the driver, and streams."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ptxgen.runtime.device_array import DeviceArray
 
 
 def tensor(torch: Any, address: int, shape: tuple[int, ...], element_type: str) -> Any:
-    """A tensor of memory at ``address``. DtypeError: PyTorch lacks the type."""
+    """The memory at ``address`` as a tensor. DtypeError: PyTorch lacks the type."""
     name = type_in(TORCH, element_type).partition(".")[2]
     if not hasattr(torch, name):
         raise DtypeError(f"type is {element_type}; PyTorch lacks torch.{name}")
@@ -24,7 +24,8 @@ def tensor(torch: Any, address: int, shape: tuple[int, ...], element_type: str) 
 
 @contextmanager
 def on_stream(torch: Any, driver: Any, tf32: bool = False) -> Iterator[None]:
-    """Operations of PyTorch are queued on the driver's stream. ``tf32``: products of f32 may be computed in tf32."""
+    """Within the block, PyTorch queues operations on the driver's stream. ``tf32``: True: products of f32 may be
+    computed in tf32."""
     stream = torch.cuda.ExternalStream(driver.stream, driver.index)  # its GPU becomes the current one
     matmul = torch.backends.cuda.matmul
     before, matmul.allow_tf32 = matmul.allow_tf32, tf32
@@ -37,6 +38,6 @@ def on_stream(torch: Any, driver: Any, tf32: bool = False) -> Iterator[None]:
 
 @contextmanager
 def on_default_stream(torch: Any, driver: Any) -> Iterator[None]:
-    """Operations of PyTorch are queued on the default stream, on which libraries launch that take none."""
+    """Within the block, PyTorch queues operations on the default stream, which libraries use that take no stream."""
     with driver.context("PyTorch"), torch.cuda.device(driver.index), torch.no_grad():
         yield

@@ -1,4 +1,4 @@
-"""PyTorch as a baseline: eager operations on whole arrays, and the same function compiled by ``torch.compile``."""
+"""The baseline PyTorch: eager operations on whole arrays, and the same function compiled by ``torch.compile``."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from ptxgen.problem.reference import Array
 from ptxgen.runtime.driver import Timing
 from ptxgen.runtime.vendor_libraries import load_torch
 
-SLAB = 1 << 28  #: elements of a slab of the cube
-CHUNK = 1 << 26  #: pairs of the rows that are computed together, where results are lists or reductions of rows
-CUBES = 1 << 37  #: steps from which the cube is no eager form, if there is another
+SLAB = 1 << 28  #: the most elements of a slab of the cube M×K×N
+CHUNK = 1 << 26  #: the most pairs that are computed together, if results are lists or reductions of rows
+CUBES = 1 << 37  #: from so many steps on, eager mode does not use the cube if there is another form
 
 
 class TorchEager(TaskBaseline):
@@ -49,29 +49,31 @@ class TorchEager(TaskBaseline):
             torch.cuda.empty_cache()
 
     def context(self, torch: Any) -> AbstractContextManager[None]:
-        """The stream and the settings of PyTorch's operations."""
+        """The context that sets the stream and the settings of PyTorch's operations."""
         return on_stream(torch, self.driver, self.problem.compute == "tf32")
 
     def sources(self, parts: Parts) -> dict[str, str]:
-        """The modules that are timed, by name."""
+        """Name of a form -> the source of its module."""
         return sources(parts)
 
     def prepared(self, compute: Callable[..., Any]) -> Callable[..., Any]:
-        """The function that is timed."""
+        """The function that is timed, made from the ``compute`` of a module."""
         return compute
 
     def slab(self, pairs: int) -> int:
-        """Steps of a slab."""
+        """The number of steps along k of a slab of ``pairs`` pairs."""
         return max(1, min(self.problem.k, SLAB // pairs))
 
     def forms(self, modules: Mapping[str, str]) -> dict[str, tuple[str, int]]:
-        """Name -> (module, rows that are computed together) of what is timed. ``modules``: by name."""
+        """What is timed: name -> (module, number of rows that are computed together). ``modules``: the sources of
+        modules by name."""
         p, rows = self.problem, chunk_rows(self.problem)
         few = p.m * p.n * p.k < CUBES or set(modules) == {"cube"}
         return {name: (x, rows) for name, x in modules.items() if few or name != "cube"}
 
     def timed(self, candidate: Candidate, timing: Timing, least: float) -> float:
-        """Microseconds. A list of selected pairs has a length that the host reads, which no graph can capture."""
+        """The time in microseconds. Lists of selected pairs are timed without a graph, because the host reads their
+        length."""
         if not any(isinstance(x, Select) for x in self.problem.program.outputs):
             return super().timed(candidate, timing, least)
         launches = candidate.launches
@@ -107,7 +109,7 @@ class TorchEager(TaskBaseline):
             yield Candidate(name, launches), wrong
 
     def _difference(self, expected: Mapping[str, Any], results: Sequence[Any]) -> str:
-        """What is wrong with results of the sampled rows."""
+        """The fault of the results of the sampled rows; empty if they are correct."""
         for output, got in zip(self.problem.program.outputs, results, strict=True):
             actual = tuple(_host(x) for x in got) if isinstance(got, tuple) else _host(got)
             if wrong := difference(expected[output.name], actual, FACTOR):
@@ -115,7 +117,7 @@ class TorchEager(TaskBaseline):
         return ""
 
     def _tensors(self, p: Task, arrays: Mapping[str, Array]) -> list[Any]:
-        """Copies of arrays of the host, A as M×K and B as K×N."""
+        """Copies of host arrays as tensors, A as M×K and B as K×N."""
         torch, out = load_torch(), []
         for u in p.roles.uses:
             x = arrays[u.role]
@@ -124,7 +126,7 @@ class TorchEager(TaskBaseline):
         return out
 
     def _operands(self, addresses: Mapping[str, int]) -> list[Any]:
-        """The arrays of an operand set, without copies, A as M×K and B as K×N."""
+        """The arrays of an operand set as tensors, without copies, A as M×K and B as K×N."""
         torch, p, out = load_torch(), self.problem, []
         for u in p.roles.uses:
             if u.role in "AB":
@@ -151,14 +153,16 @@ class TorchCompiled(TorchEager):
         return self.problem.k
 
     def forms(self, modules: Mapping[str, str]) -> dict[str, tuple[str, int]]:
-        """The compiler may fuse what no chunks of rows are needed for."""
+        """The forms of the base class on all rows at once, because the compiler may fuse them, and by chunks of
+        rows."""
         p, rows = self.problem, chunk_rows(self.problem)
         forms = {name: (x, p.m) for name, x in modules.items()}
         return forms if rows == p.m else forms | {f"{name} by rows": (x, rows) for name, x in modules.items()}
 
 
 def chunk_rows(p: Task) -> int:
-    """Rows that are computed together; all, unless the results are reductions of rows, or lists, and do not read M."""
+    """The number of rows that are computed together: all, unless the results are lists or reductions of rows, and do
+    not read M."""
     results = (isinstance(x, Select) or (isinstance(x, RowReduce) and x.axis == "i") for x in p.program.outputs)
     if "M" in variables(*roots(p.program)) or not all(results):
         return p.m
@@ -166,7 +170,7 @@ def chunk_rows(p: Task) -> int:
 
 
 def by_rows(compute: Callable[..., Any], p: Task, rows: int) -> Callable[..., Any]:
-    """The function that computes so many rows after the others, and joins their results."""
+    """The function that computes chunks of ``rows`` rows one after the other, and joins their results."""
     if rows >= p.m:
         return compute
     along = [0 if u.role == "A" else u.axes.index("i") if "i" in u.axes else None for u in p.roles.uses]
@@ -191,12 +195,12 @@ def _joined(parts: Sequence[Any]) -> Any:
 
 
 def groups_of(p: Task) -> dict[str, tuple[int, int]]:
-    """The extents of groups, by output."""
+    """Name of an output -> the extents of its groups."""
     return {x.name: p.group_extents for x in p.program.outputs if isinstance(x, Aggregate)}
 
 
 def _kept(compute: Callable[..., Any]) -> Callable[..., None]:
-    """A call that keeps its results until the next one, whose memory is used again."""
+    """A function that calls ``compute`` and keeps the results until its next call, so that their memory is reused."""
     results: list[Any] = []
 
     def call(*arguments: Any) -> None:
@@ -207,13 +211,14 @@ def _kept(compute: Callable[..., Any]) -> Callable[..., None]:
 
 
 def _device(torch: Any, x: Array, element_type: str) -> Any:
-    """A copy on the GPU. NumPy has no bf16: its bits are copied."""
+    """A copy of an array on the GPU. The bits of bf16 are copied as integers, because PyTorch takes no bf16 arrays of
+    NumPy."""
     if element_type == "bf16":
         return torch.from_numpy(x.view(np.int16)).to("cuda").view(torch.bfloat16)
     return torch.from_numpy(x).to("cuda")
 
 
 def _host(x: Any) -> Array:
-    """A tensor as an array; f32 has every number of bf16."""
+    """A tensor as a NumPy array. bf16 becomes f32, which has all its numbers."""
     array: Array = (x.float() if str(x.dtype) == "torch.bfloat16" else x).cpu().numpy()
     return array

@@ -1,6 +1,7 @@
-"""A task as a function of PyTorch's tensors, as users write it: operations on whole arrays.
+"""The text of a task as a function of PyTorch tensors, as users write it: operations on whole arrays.
 
-The reduction over k is a product of matrices, a distance of ``torch.cdist``, or that of a cube M×K×N in slabs of K.
+The reduction over k is a matrix product, a distance of ``torch.cdist``, or a reduction of a cube M×K×N in slabs along
+K.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ for first in range(0, K, slab):
     part = «reduced»
     accum = part if accum is None else «joined»
 """
-#: the reductions of an axis, by operator
+#: operator -> text of the reduction along an axis
 _ALONG = {
     "+": "{x}.sum({axis}, dtype={type})",
     "*": "{x}.prod({axis}, dtype={type})",
@@ -61,19 +62,19 @@ _ALONG = {
     "logsumexp": "{x}.logsumexp({axis})",
     "mean": "{x}.mean({axis})",
 }
-#: of ``index_reduce_``
+#: operator -> reduction of ``index_reduce_``
 _REDUCED_BY_INDEX = {"*": "prod", "max": "amax", "min": "amin"}
 
 
 def along(op: str, x: str, axis: int, type: str) -> str:
-    """The reduction of an axis of ``x``. DtypeError: PyTorch has none."""
+    """The text of the reduction of ``x`` along an axis. DtypeError: PyTorch has no such reduction."""
     if op not in _ALONG:
         raise DtypeError(f"the reduction is {op}; PyTorch has {', '.join(_ALONG)}")
     return _ALONG[op].format(x=x, axis=axis, type=type_in(TORCH, type))
 
 
 def _element(read: Read, axes: tuple[str, ...]) -> str:
-    """The text of a variable that broadcasts along ``axes``: (i, k, j) in the cube, (i, j) of results."""
+    """The text of a variable that broadcasts along ``axes``: (i, k, j) in the cube, (i, j) in results."""
     if read.indexed:
         own: tuple[str, ...] = (read.name,) if read.name in axes else ()
         base = read.name if own else f"torch.tensor({read.name}, dtype=torch.int32)"
@@ -123,8 +124,8 @@ def forms(parts: Parts) -> dict[str, list[str]]:
 
 
 def truth_forms(algebra: InnerExpression) -> dict[str, list[str]]:
-    """The ways to compute a reduction of truth values of bytes by a product of matrices of 0 and 1: in f16, of which
-    only those that | reduces are exact, and in integers of 8 bits. Empty: it is another reduction."""
+    """The ways to compute a reduction of truth values by a matrix product of 0 and 1: in f16, which is exact only if |
+    reduces, and in 8-bit integers. Empty if the algebra is another one."""
     op = truth_operator(algebra)
     if op is None:
         return {}
@@ -144,8 +145,8 @@ def truth_forms(algebra: InnerExpression) -> dict[str, list[str]]:
 
 
 def distance_of(algebra: InnerExpression) -> str | None:
-    """p of the distance that an algebra is, 2 of its square, as Python writes it. None: it is none, or is not computed
-    in the type of A and B."""
+    """The Python text of p, if the algebra is the p-distance (or, for p = 2, its square). None: it is not a distance,
+    or not in the type of A and B."""
     a, b, type = algebra.a, algebra.b, algebra.type
     if a.op != "variable" or b.op != "variable" or type not in ("f32", "f64"):
         return None
@@ -159,14 +160,14 @@ def distance_of(algebra: InnerExpression) -> str | None:
 
 
 def _matrix(text: PythonText, x: Node, type: str) -> str:
-    """An expression as a matrix of all pairs."""
+    """The text of an expression as a matrix of all pairs."""
     if x.op == "constant":
         return f"torch.full((M, N), {number(x)}, dtype={type_in(TORCH, type)}, device=A.device)"
     return f"{text(x)}.expand(M, N)"
 
 
 def results(parts: Parts) -> list[str]:
-    """The lines that return the outputs, a list in the order of the program."""
+    """The lines that return the outputs as a list, in the order of the program."""
     program = parts.problem.program
     outputs = [_known_output(parts, x) for x in program.outputs]
     when = None if program.when is None else parts.known(program.when)
@@ -184,8 +185,8 @@ def results(parts: Parts) -> list[str]:
 
 
 def _known_output(parts: Parts, x: Output) -> tuple[Output, list[Node]]:
-    """An output, and its expressions with the values of scalars: those of a list begin with the condition, those of
-    groups and of values at keys end with the keys."""
+    """An output, and its expressions with the values of scalars. The expressions of a list begin with the condition;
+    those of groups, and of values stored at keys, end with the keys."""
     roots = [x.condition, *x.values] if isinstance(x, Select) else [x.value]
     if isinstance(x, Aggregate | Scatter):
         roots += [x.row, x.column]
@@ -196,7 +197,7 @@ Lines = Callable[..., list[str]]
 
 
 def _masked(value: str, op: str, type: str, masked: bool) -> str:
-    """A matrix whose pairs that are not computed have the identity of ``op``."""
+    """The text of a matrix in which pairs that are not computed have the identity of ``op``."""
     if not masked:
         return value
     operator = OPERATORS["max" if op == "logsumexp" else op]
@@ -217,7 +218,8 @@ def _stored(output: Output, roots: list[Node], text: PythonText, masked: bool, n
 
 
 def _grouped(output: Output, roots: list[Node], text: PythonText, masked: bool, name: str) -> list[str]:
-    """Groups of rows, then groups of columns; keys out of range have a group that is dropped."""
+    """The lines that reduce rows in groups, then columns in groups. Keys out of range have a group of their own, which
+    is dropped."""
     assert isinstance(output, Aggregate)
     value, row, column = roots
     if output.op != "+" and output.op not in _REDUCED_BY_INDEX:
@@ -267,7 +269,8 @@ _OUTPUTS: dict[type[Output], Lines] = {
 
 
 def sources(parts: Parts) -> dict[str, str]:
-    """The modules by the name of the form. Each has ``compute``. DtypeError: PyTorch cannot express the program."""
+    """Name of a form -> source of its module, which defines ``compute``. DtypeError: PyTorch cannot express the
+    program."""
     others = [u.role for u in parts.problem.roles.others]
     words = {"arguments": "".join(f"{name}, " for name in ("A", "B", *others))}
     texts = results(parts)
@@ -277,8 +280,8 @@ def sources(parts: Parts) -> dict[str, str]:
 
 
 def group_forms(parts: Parts) -> dict[str, dict[str, list[str]]]:
-    """The ways to compute sums of products in groups from sums of rows and of columns: by ``index_add_``, or by
-    products with matrices of 0 and 1. Name -> lines by block; empty: the program is another one."""
+    """The ways to compute sums of products in groups from sums of rows and of columns: name -> lines by block. The sums
+    are made by ``index_add_``, or by products with matrices of 0 and 1. Empty if the program is another one."""
     p = parts.problem
     sums = sums_of(p)
     if sums is None or not type_of(p.program.accumulator).floating:

@@ -1,4 +1,5 @@
-"""A Triton kernel: one k at a time, the outer product of a column of A and a row of B, in several tiles."""
+"""The baseline Triton: a kernel that adds, one k at a time, the outer product of a column of A and a row of B, with
+several tiles."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from ptxgen.runtime.vendor_libraries import load_torch
 
 
 class Tile(NamedTuple):
-    """A tile of C; steps that are unrolled; warps."""
+    """A tile of C, ``bm``×``bn``, with the number of unrolled steps and of warps."""
 
     bm: int
     bn: int
@@ -28,7 +29,7 @@ class Tile(NamedTuple):
 
 
 TILES = (Tile(128, 128, 8, 4), Tile(128, 64, 8, 4), Tile(64, 64, 8, 4), Tile(128, 128, 8, 8))
-GROUP = 8  #: rows of tiles that blocks walk over together
+GROUP = 8  #: the number of rows of tiles that form a group in the order of blocks
 SOURCE = """\
 import triton
 import triton.language as tl
@@ -82,7 +83,7 @@ def load(read: Read, prefix: str) -> str:
 
 
 def blocks_of(parts: Parts, library: Library, prefix: str) -> tuple[dict[str, list[str]], dict[str, str]]:
-    """The blocks and the words of a kernel of tiles."""
+    """The blocks and the words by which ``filled`` completes the source of a kernel of tiles."""
     names = parts.names(text_of, parts.reduced, parts.value)
     step = PythonText([parts.reduced], names, library)
     value = PythonText([parts.value], names, library, "v")
@@ -112,12 +113,12 @@ def array_names(parts: Parts) -> list[str]:
 
 
 def source_of(parts: Parts) -> str:
-    """The module of the kernel. DtypeError: Triton lacks an operator or a type."""
+    """The source of the module with the kernel. DtypeError: Triton lacks an operator or a type."""
     return filled(SOURCE, *blocks_of(parts, TRITON, "tl"))
 
 
 def inputs_of(torch: Any, parts: Parts, addresses: Mapping[str, int]) -> list[Any]:
-    """The pointers of the arrays that a kernel reads: A, B, others."""
+    """The tensors that a kernel reads: A, B, then the others."""
     m, n, k = padded_extents(parts.problem)
     extents, uses = {"i": m, "j": n, "k": k}, {u.role: u for u in parts.problem.roles.uses}
     out = []
@@ -129,14 +130,14 @@ def inputs_of(torch: Any, parts: Parts, addresses: Mapping[str, int]) -> list[An
 
 
 def tensors_of(torch: Any, parts: Parts, addresses: Mapping[str, int]) -> list[Any]:
-    """The pointers that a kernel takes: A, B, C, others."""
+    """The tensors that a kernel takes: A, B, C, then the others."""
     m, n, _ = padded_extents(parts.problem)
     a, b, *others = inputs_of(torch, parts, addresses)
     return [a, b, tensor(torch, addresses["C"], (m, n), parts.problem.out), *others]
 
 
 class OfTiles(TileBaseline):
-    """A kernel of Triton or Gluon."""
+    """A baseline whose kernel is written in Triton or Gluon."""
 
     errors = (Exception,)  # its compilers raise their own
 
@@ -146,7 +147,7 @@ class OfTiles(TileBaseline):
 
 
 class TritonOuter(OfTiles):
-    """The outer-product form in Triton, in each of ``TILES``."""
+    """The outer-product kernel in Triton, with each tile of ``TILES``."""
 
     title = "Triton"
 

@@ -1,8 +1,9 @@
-"""Triton kernels of reductions of rows: tiles of results along a row, of which a block keeps the states.
+"""The baseline Triton for reductions of rows: a block computes tiles of results along its rows, and keeps the states of
+the rows.
 
-Steps are outer products, as in ``triton_outer``; sums of products of f32 are also ``tl.dot``, in the precision of the
-task: f32, tf32, or three products of tf32 for products of bf16 planes. Blocks take parts of the columns, so that there
-are enough of them; a second kernel joins their states.
+Steps are outer products, as in ``triton_outer``; sums of f32 products are also computed by ``tl.dot``, in the precision
+of the task: f32, tf32, or three tf32 products in place of products of bf16 planes. Each block has a part of the
+columns, so that there are enough blocks; a second kernel joins the states of the parts.
 """
 
 from __future__ import annotations
@@ -37,9 +38,9 @@ from ptxgen.runtime.vendor_libraries import load_torch
 
 #: the depth of a step of ``tl.dot`` is at most 64, and divides K
 DOT_TILES = (Tile(128, 128, 64, 8), Tile(128, 256, 64, 8), Tile(128, 128, 32, 4), Tile(64, 128, 64, 4))
-BLOCKS = 1024  #: of a launch, about
-PARTS = 64  #: of the columns, at most
-LARGEST = 1 << 24  #: columns that an index as a float tells apart
+BLOCKS = 1024  #: the approximate number of blocks of a launch
+PARTS = 64  #: the most parts of the columns
+LARGEST = 1 << 24  #: the most columns whose indices are different as f32
 SOURCE = """\
 import triton
 import triton.language as tl
@@ -96,8 +97,9 @@ def joined(S, N, C, MP, PARTS, BM: tl.constexpr):
 
 
 class States(NamedTuple):
-    """How a reduction keeps states ``s0``, ``s1``. ``start``: their values; ``missing``: of a column that does not
-    exist; ``of_tile``: ``t0``, ``t1`` of a tile ``x``; ``join``: lines that join both; ``finish``: the result."""
+    """The texts of a reduction with the states ``s0``, ``s1``. ``start``: the initial states; ``missing``: the value of
+    columns beyond N; ``of_tile``: the states ``t0``, ``t1`` of a tile ``x``; ``join``: the lines that join ``t0``,
+    ``t1`` to ``s0``, ``s1``; ``finish``: the result."""
 
     start: tuple[str, ...]
     missing: str
@@ -144,7 +146,7 @@ _PRECISION = {"f32": "ieee", "tf32": "tf32", "f32_bf16x6": "tf32x3"}
 
 
 def reduced_output(p: Task) -> RowReduce:
-    """The output of a task that reduces rows. LaunchError: it is another one."""
+    """The output of a task that reduces rows. LaunchError: the task has another output."""
     program, output = p.program, p.program.outputs[0]
     if len(program.outputs) > 1 or not isinstance(output, RowReduce) or output.axis != "i" or p.batch > 1:
         raise LaunchError("the kernel reduces rows of one item; the task has another output")
@@ -161,7 +163,7 @@ def uses_dot(p: Task) -> bool:
 
 
 def source_of(parts: Parts) -> str:
-    """The module of the kernels. DtypeError: Triton lacks an operator or a type."""
+    """The source of the module with the kernels. DtypeError: Triton lacks an operator or a type."""
     output = reduced_output(parts.problem)
     value_type, states = type_in(TRITON, parts.value.type), STATES[output.op]
     blocks, words = blocks_of(parts, TRITON, "tl")
@@ -178,8 +180,8 @@ def source_of(parts: Parts) -> str:
 
 
 class TritonRows(TaskBaseline):
-    """The kernels in each of ``TILES``, and with ``tl.dot`` in those of ``DOT_TILES`` where steps are products.
-    Operands are padded to whole tiles, and K-major or by rows, before the time."""
+    """The kernels with each tile of ``TILES``, and, if steps are products, with ``tl.dot`` and each tile of
+    ``DOT_TILES``. Operands are padded to whole tiles, and stored K-major or by rows, before the timing."""
 
     title = "Triton"
     errors: tuple[type[Exception], ...] = (Exception,)  # its compiler raises its own
@@ -223,7 +225,8 @@ class TritonRows(TaskBaseline):
                 yield candidate, difference(expected, got[rows], FACTOR)
 
     def candidates(self, sets: Sequence[Mapping[str, int]], states: int) -> Iterator[Candidate]:
-        """``sets``: addresses of padded arrays and of C, of which ``states`` bytes are those of parts of rows."""
+        """The candidates of the baseline. ``sets``: addresses of padded arrays and of C; ``states``: bytes of the
+        states of parts of rows, which are in C."""
         load_triton()
         torch, p = load_torch(), self.problem
         module = module_of(source_of(self.parts))

@@ -29,8 +29,8 @@ _SYMBOLS = ("+", "*", "&", "|", "^")
 
 
 def canonical(program: Program) -> str:
-    """One line without spaces that parses to an equal program: types of all inputs, and a name for each part of an
-    expression that is used more than once."""
+    """The canonical text of a program: one line without spaces, which parses to an equal program. It declares the types
+    of all inputs, and names each part of an expression that is used more than once."""
     names = _unused(program)
     axes = [f"[{','.join(x.uses[0])}]" if x.uses else "" for x in program.inputs]
     head = [f"{x.name}:{x.dtype}{shape};" for x, shape in zip(program.inputs, axes, strict=True)]
@@ -56,7 +56,7 @@ def _unused(program: Program) -> Iterator[str]:
 
 
 def _definitions(expressions: tuple[Node, ...] | list[Node], names: Iterator[str]) -> tuple[list[str], dict[Node, str]]:
-    """Definitions of the parts that are used more than once, and their names."""
+    """The definitions of the parts of expressions that are used more than once, and the names of these parts."""
     used = Counter(y for x in walk(*expressions) for y in x.arguments) + Counter(expressions)
     texts, known = [], dict[Node, str]()
     for x in walk(*expressions):
@@ -100,7 +100,7 @@ def _output(output: Output, names: dict[Node, str]) -> str:
 
 
 def _condition(test: Node, names: dict[Node, str]) -> str:
-    """The condition of a list with its ?; empty: all pairs are in it."""
+    """The text of the condition of a list, with its ?; empty if all pairs are in the list."""
     # the condition of a list ends at the first ?
     text = printed(test, names) if test.op != "select" or test in names else f"({printed(test, names)})"
     all_pairs = test.op == "constant" and test.value
@@ -108,8 +108,8 @@ def _condition(test: Node, names: dict[Node, str]) -> str:
 
 
 def erased(program: Program) -> tuple[Program, dict[str, str]]:
-    """The program with the operands of commutative operators in an order that does not depend on names, and with
-    numbered names, and these names by the program's own."""
+    """The program with numbered names, and with the operands of commutative operators in an order that does not depend
+    on names; and original name -> numbered name."""
     colours = _colours(program)
     keys: dict[Node, str] = {}
 
@@ -134,8 +134,8 @@ def erased(program: Program) -> tuple[Program, dict[str, str]]:
 
 
 def _colours(program: Program) -> dict[str, str]:
-    """A digest of each input's place in the program, without its name: arrays of equal digests are interchangeable, or
-    nearly so."""
+    """Input -> a digest of its place in the program, without its name. Inputs with equal digests are in most cases
+    interchangeable."""
     colours = {x.name: _hash(x.dtype, str(sorted(x.uses))) for x in program.inputs}
     expressions = roots(program)
     for _ in range(3):
@@ -169,6 +169,6 @@ def _hash(*parts: str) -> str:
 
 
 def digest(program: Program) -> str:
-    """The digest of a program's meaning: that of programs that differ in names alone, or in the order of operands of
-    commutative operators."""
+    """The digest of a program's meaning. Programs that differ only in names, or in the order of operands of commutative
+    operators, have equal digests."""
     return _hash(canonical(erased(program)[0]))

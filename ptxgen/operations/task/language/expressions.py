@@ -1,4 +1,4 @@
-"""Reads expressions of a text: the value of each part of the syntax tree."""
+"""Reads the expressions of a text: computes the value of each part of the syntax tree."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ptxgen.operations.task.typed import (
     unary,
 )
 
-#: nodes of the syntax tree -> their operators
+#: node of the syntax tree -> operator
 BINARY = {
     "add": "+",
     "subtract": "-",
@@ -34,7 +34,7 @@ BINARY = {
 
 
 class Expressions:
-    """The values of expressions whose names are those of a scope."""
+    """Computes the values of expressions in a scope, which knows their names."""
 
     def __init__(self, scope: Scope) -> None:
         self.scope = scope

@@ -22,7 +22,7 @@ from ptxgen.families.common import array_cache
 
 __all__ = ["Token", "Tree", "placed", "tree"]
 
-#: names of statements and expressions are those of the tree's nodes; the parser checks what they mean
+#: the grammar. Its names are those of the nodes of the syntax tree, whose meaning ``parser`` checks
 _GRAMMAR = r"""
 start: declaration* where
 activation: expr
@@ -90,7 +90,7 @@ COMMENT: /(#|\/\/)[^\n]*/
 
 _LONGEST = 20_000
 _DEEPEST = 200
-#: what to write for tokens of other languages, after the token before
+#: (previous token, token) from other languages -> what to write instead
 _ADVICE = {
     ("", "for"): "write where (i in [0, M], j in [0, N]) { … }",
     ("*", "*"): "write x * x, or exp2(y * log2(x))",
@@ -106,14 +106,14 @@ _OPERATORS = ("PLUS", "MINUS", "STAR", "SLASH", "COMPARE", "SHIFT", "AMPERSAND",
 _SHOWN = {"NAME": "a name", "NUMBER": "a number", "EQUAL": "`=`", "AUGMENTED": "`+=`", "$END": "the end of the text"}
 
 
-#: the parser's tables, which take tens of milliseconds to compute, as ``tables`` returns them, compressed
+#: the file with the compressed result of ``tables``, which takes tens of milliseconds to compute
 TABLES = Path(__file__).with_name("parser_tables.json.xz")
 
 
 @cache
 def _parser() -> Lark:
-    """The parser. Its tables are shipped, for one version of the parser generator; those of another are kept in the
-    disk cache."""
+    """The parser. Its tables are shipped for one version of Lark, the parser generator; for other versions they are
+    kept in the disk cache."""
     key = tables_key()
     for read in (_shipped_tables, _cached_tables):
         content = read(key)
@@ -153,12 +153,12 @@ def _cached_tables(key: str) -> bytes:
 
 
 def _with_numbers(pairs: list[tuple[str, Any]]) -> dict[Any, Any]:
-    """An object of JSON, whose keys are numbers where they were before."""
+    """A JSON object in which keys that are decimal numbers are integers again."""
     return {int(name) if name.isdecimal() else name: value for name, value in pairs}
 
 
 def placed(text: str, message: str, line: int, column: int, length: int = 1) -> TaskError:
-    """The error of a place in a text, which it shows."""
+    """The error at a place in a text; its message shows the line with carets below the place."""
     shown = (text.split("\n")[line - 1] if line <= text.count("\n") + 1 else "").rstrip("\r")
     # a long line is shown around the place
     first = max(0, column - 61) if len(shown) > 120 else 0
@@ -169,7 +169,8 @@ def placed(text: str, message: str, line: int, column: int, length: int = 1) -> 
 
 
 def tree(text: str, start: str = "start") -> Tree[Token]:
-    """The syntax tree of a task's text, or of an ``activation``. TaskError: the text has none."""
+    """The syntax tree of a text. ``start``: "start" for a task, or "activation". TaskError: the text breaks the
+    grammar."""
     if not isinstance(text, str):
         raise TaskError(f"the text of the task is {type(text).__name__}; it must be a string")
     if len(text) > _LONGEST:
@@ -239,7 +240,7 @@ def _token_before(text: str, token: Token) -> Token | None:
 
 
 def _wanted(accepts: Iterable[str]) -> str:
-    """What must be at a place, of the terminals that the parser accepts there."""
+    """The rule for a place in an error, from the terminals that the parser accepts there."""
     names, accepted = set(accepts), []
     if "NUMBER" in names:
         accepted.append("an expression")

@@ -1,4 +1,4 @@
-"""Reads the text of a task: what names, ranges and statements mean, and the rules that they must keep."""
+"""Reads the text of a task: interprets names, ranges and statements, and checks their rules."""
 
 from __future__ import annotations
 
@@ -53,25 +53,25 @@ from ptxgen.operations.task.typed import (
 
 _ASSOCIATIVE = ("+", "*", "&", "|", "^", "max", "min", "fmax", "fmin", *POSITIONS, MEAN)
 _INSTEAD = {"-": "+= -(…)", "/": "*= 1.0 / (…)", "<<": "*= …", ">>": "*= …"}
-#: words of other languages for operators
+#: word of other languages -> operator
 _WORDS = {"sum": "+", "add": "+", "prod": "*", "product": "*", "any": "|", "all": "&", "or": "|", "and": "&"}
-#: what a list has besides add -> what it would compute
+#: method of lists that does not exist yet -> what it would compute
 LATER = {
     "add_distinct": "a list without duplicates",
 }
-#: methods of the n greatest and of the n least values -> whether they are the greatest
+#: method of a list of the n best values -> True if these are the greatest
 TOP = {"top": True, "bottom": False}
 
 
 def input_ranks(text: str) -> dict[str, int]:
-    """The arrays and scalars of a text, in the order of the text, and their numbers of axes; 0: a scalar."""
+    """Array or scalar of a text, in the order of the text -> its number of axes; 0: a scalar."""
     return dict(_ranks(text))
 
 
 def parse(text: str, dtypes: Mapping[str, str] | None = None) -> Program:
-    """The program of a text. ``dtypes``: of arrays and scalars that the text does not declare; ``float`` and ``int``
-    are Python numbers, which take the type of what they are combined with. TaskError: a rule is broken; the message
-    has line, column and a caret."""
+    """The program of a text. ``dtypes``: the types of arrays and scalars that the text does not declare; "float" and
+    "int" are Python numbers, which get the type of the values with which they are combined. TaskError: the text breaks
+    a rule; the message has the line, the column and a caret."""
     return _parsed(text, tuple(sorted((dtypes or {}).items())))
 
 
@@ -103,13 +103,13 @@ def _inner(x: Any) -> Any:
 
 
 def _same(a: Any, b: Any) -> bool:
-    """True if a name, or an element, is written twice."""
+    """True if two parts of the tree are the same name, or the same element."""
     b = _inner(b)
     return a.data == b.data and a.data in ("name", "index") and _tokens(a) == _tokens(b)
 
 
 class _Reader:
-    """Reads one text."""
+    """Reads one text into a program."""
 
     def __init__(self, text: str, dtypes: Mapping[str, str]) -> None:
         *declarations, where = tree(text).children
@@ -245,7 +245,7 @@ class _Reader:
             self.scope.shapes[str(name)] = tuple(self.scope.axes[str(a)] for a in names)
 
     def augmented(self, x: Any) -> str:
-        """The operator of an assignment, empty: none."""
+        """The operator of an augmented assignment; empty for a plain assignment."""
         _, *middle, _ = x.children
         if len(middle) == 1:
             return str(middle[0]).removesuffix("=")
@@ -261,7 +261,7 @@ class _Reader:
         return str(word)
 
     def define(self, x: Any) -> None:
-        """Reads ``name = expr``, or ``name op= expr`` of a name that has a value."""
+        """Reads the definition ``name = expr``, or ``name op= expr`` for a name that has a value."""
         name, op = x.children[0].children[0], self.augmented(x)
         self.scope.check_name(name)
         if name in self.scope.axes:
@@ -316,7 +316,7 @@ class _Reader:
         self.scope.place = "after"
 
     def pair(self, x: Any) -> Value:
-        """The value of ``(value, k)``, or of a value alone."""
+        """The value of the pair ``(value, k)``, or of ``value``."""
         if x.data != "pair":
             return self.value(x)
         value, index = x.children
@@ -326,7 +326,8 @@ class _Reader:
         return self.value(value)
 
     def split(self, x: Any, pattern: str) -> tuple[str, Any, Any]:
-        """The operator and the operand of a reduction: ``target op= operand``, or ``target = op(target, operand)``."""
+        """The operator of a reduction, its operand, and the place of the operator. The statement is ``target op=
+        operand`` or ``target = op(target, operand)``."""
         target, value = x.children[0], x.children[-1]
         op = self.augmented(x)
         name = "".join(_tokens(target)) if target.data == "name" else f"{target.children[0]}[…]"
@@ -342,7 +343,8 @@ class _Reader:
         return op, value, at
 
     def repeated(self, target: Any, value: Any, pattern: str) -> tuple[str, Any, Any]:
-        """The operator of ``target = target op operand`` or ``target = op(target, operand)``, and the operand."""
+        """The operator of ``target = target op operand`` or ``target = op(target, operand)``, the operand, and the
+        place of the operator."""
         x = _inner(value)
         if x.data in BINARY or x.data == "shifted":
             op = BINARY.get(x.data) or str(x.children[1])
@@ -420,7 +422,7 @@ class _Reader:
             self.outputs[str(name)] = Aggregate(str(name), reduced(op, read), keys[0], keys[1], op)
 
     def keys(self, at: Any, name: Token, indices: list[Any]) -> list[Node]:
-        """The two keys of an output, one of each spatial axis."""
+        """The two keys of an output, one for each spatial axis."""
         keys = [self.key(y) for y in indices]
         for axis in ("i", "j"):
             if not any(depends_on(axis, key) for key in keys):
@@ -505,7 +507,7 @@ class _Reader:
         self.outputs[str(name)] = Select(str(name), nodes[0], holds, tuple(nodes))
 
     def read_top(self, test: Any, target: Any, method: Token, arguments: Any) -> None:
-        """``best.top(n, e, i, j)``, or ``best[i].top(n, e, j)``."""
+        """Reads the output ``best.top(n, e, i, j)``, or ``best[i].top(n, e, j)``; bottom likewise."""
         name = target.children[0]
         self.check_output(name)
         axis, target_text = "", str(name)
@@ -534,7 +536,7 @@ class _Reader:
             self.outputs[str(name)] = Top(str(name), stored(value), holds, count, axis, TOP[str(method)])
 
     def put(self, x: Any, name: Token) -> None:
-        """``C.put(value, row, column)``: an element of a matrix, at keys."""
+        """Reads the output ``C.put(value, row, column)``, which stores a value of a matrix at keys."""
         test, target, method, arguments = x.children
         if test is not None:
             raise self.scope.fail(test, "put has a condition; write it after where: when (…)")
@@ -554,7 +556,7 @@ class _Reader:
             self.outputs[str(name)] = Scatter(str(name), stored(value), row, column)
 
     def distinct(self, x: Any, name: Token) -> None:
-        """``seen.distinct(row, column)``: pairs of keys, each once."""
+        """Reads the output ``seen.distinct(row, column)``, which lists each pair of keys once."""
         test, target, method, arguments = x.children
         if target.data == "index":
             raise self.scope.fail(target, f"the list has axes; write {name}.distinct(…)")
@@ -597,7 +599,8 @@ class _Reader:
                 )
 
     def check_bounds(self) -> None:
-        """Axes of one bound must be one axis of some array; nothing else compares their extents."""
+        """Checks that axes with the same bound are the same axis of some array, because nothing else compares their
+        extents."""
         groups = {axis: {axis} for axis in AXES}
         for uses in self.scope.uses.values():
             for others in zip(*uses, strict=True):
@@ -612,7 +615,7 @@ class _Reader:
                     )
 
     def ranks(self) -> dict[str, int]:
-        """Arrays and scalars that the text reads, with their numbers of axes."""
+        """Array or scalar that the text reads -> its number of axes."""
         ranges, _, *statements = self.where.children
         reductions = [x for x in statements if x.data == "reduce"]
         own = {str(x.children[0]) for r in (ranges, *(r.children[0] for r in reductions)) for x in r.children}

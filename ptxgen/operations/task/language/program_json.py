@@ -1,4 +1,4 @@
-"""Programs as lists that JSON can hold, with every node once."""
+"""Converts programs to lists for JSON, in which every node occurs once, and back."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ _RECORDS: dict[str, Any] = {
 
 
 def to_lists(program: Program) -> list[Any]:
-    """[the nodes of a program, arguments before the nodes that use them; the program]."""
+    """A list of two: the nodes of a program, arguments before the nodes that use them, and the program, which refers to
+    the nodes."""
     places: dict[Node, int] = {}
     rows: list[list[Any]] = []
     for x in walk(*roots(program)):
@@ -34,7 +35,8 @@ def to_lists(program: Program) -> list[Any]:
 
 
 def from_lists(lists: Any) -> Program:
-    """The program of which ``to_lists`` made ``lists``. ValueError, TypeError, KeyError, IndexError: it made others."""
+    """The program from which ``to_lists`` made ``lists``. ValueError, TypeError, KeyError, IndexError: ``lists`` has
+    another form."""
     nodes: list[Node] = []
     rows, program = lists
     for op, value_type, arguments, value in rows:

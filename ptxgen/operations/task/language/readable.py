@@ -1,4 +1,4 @@
-"""Programs as texts of several lines."""
+"""Prints programs as readable texts of several lines."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _BINARY = frozenset(("+", "-", "*", "/", "&", "|", "^", "<<", ">>", "<", "<=", "
 
 
 def readable(program: Program) -> str:
-    """The canonical text in lines, with spaces: it parses to an equal program."""
+    """The canonical text of a program with line ends and spaces, which parses to an equal program."""
     lines: list[str] = []
     for part in re.findall(r"[^;{}]*[;{}]", canonical(program)):
         if part == "}":
@@ -23,7 +23,7 @@ def readable(program: Program) -> str:
 
 
 def _depth(lines: list[str]) -> int:
-    """The number of blocks that are open."""
+    """The number of braces that are open after these lines."""
     return sum(line.endswith("{") - line.endswith("}") for line in lines)
 
 

@@ -1,4 +1,4 @@
-"""What names mean in a text: axes, bounds, definitions, inputs, the accumulator; and the places of errors."""
+"""The meaning of names in a text (axes, bounds, definitions, inputs, the accumulator), and the places of errors."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ from ptxgen.operations.task.typed import INPUT_TYPES, Scalar, Value
 
 
 class Scope:
-    """The names of a text. ``given``: types of inputs that the text does not declare; ``declared``, ``shapes``: types
-    and axes of those that it does; ``axes``: name -> i, j or k; ``extents``: name of a bound -> M, N or K;
-    ``definitions``: name -> value; ``ended``: names of reduce, after it; ``used``: definitions that are read;
-    ``uses``: input -> the axes with which it is read; ``wanted``: Python number -> the types that it is combined
-    with; ``place``: when, before, reduce or after."""
+    """The names of a text. ``given``: the types of inputs that the text does not declare; ``declared``, ``shapes``: the
+    types and axes of inputs that it declares; ``axes``: name -> i, j or k; ``extents``: name of a bound -> M, N or K;
+    ``definitions``: name -> value; ``ended``: names that were defined inside of reduce, when it has ended; ``used``:
+    definitions that are read; ``uses``: input -> the axes with which it is read; ``wanted``: Python number -> the types
+    of the values with which it is combined; ``place``: the part of the text that is read: when, before, reduce or
+    after."""
 
     def __init__(self, text: str, given: Mapping[str, str]) -> None:
         self.text, self.given = text, given
@@ -39,7 +40,7 @@ class Scope:
         self.place = "when"
 
     def fail(self, at: Any, message: str) -> TaskError:
-        """The error of a token or a part of the tree."""
+        """The error at a token or at a part of the tree."""
         if isinstance(at, Token):
             return placed(self.text, message, at.line or 1, at.column or 1, len(at))
         meta = at.meta
@@ -50,7 +51,7 @@ class Scope:
 
     @contextmanager
     def at(self, where: Any) -> Iterator[None]:
-        """Errors without a place are of this one."""
+        """Within the block, errors without a place get the place ``where``."""
         try:
             yield
         except TaskError as error:
@@ -76,7 +77,7 @@ class Scope:
             raise self.fail(at, f"{name} is {type}; it must be one of {', '.join(INPUT_TYPES)}")
 
     def axis(self, token: Any, others: Iterable[Any] = ()) -> str:
-        """The axis of an index. TaskError: it is none, or is among the others."""
+        """The axis that an index names. TaskError: it names no axis, or an axis that occurs twice in ``others``."""
         if token not in self.axes:
             near = self.near(token, self.axes)
             raise self.fail(token, f"{token} is no axis; it must be {', '.join(self.axes)}{instead(near)}")
@@ -115,7 +116,7 @@ class Scope:
         return f"{name} is read before it is reduced; it must be read after reduce"
 
     def input(self, token: Token, axes: tuple[str, ...], at: Any) -> Value:
-        """An element of an array, or a scalar."""
+        """The value of an input: an element of an array, or a scalar."""
         name = str(token)
         type = self.declared.get(name) or self.given.get(name)
         self.check_name(token)
@@ -148,7 +149,7 @@ class Scope:
         return variable(f"{name}[{','.join(axes)}]" if axes else name, type)
 
     def number(self, name: str, wanted: str | None) -> Node:
-        """A Python number in the type of what it is combined with."""
+        """A Python number in the type ``wanted`` of the value with which it is combined."""
         number = self.given[name]
         if wanted is not None:
             self.wanted.setdefault(name, set()).add(wanted)

@@ -1,7 +1,7 @@
 """Reads texts of tasks, and keeps their programs in the disk cache.
 
-A process that reads known texts alone imports no parser generator, and makes no parser. A file has the result as JSON.
-The cache is optional: errors of the file system and damaged files are ignored.
+A process that reads only known texts imports no parser generator and makes no parser. A file of the cache has a program
+as JSON. The cache is optional: errors of the file system and damaged files are ignored.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ptxgen.operations.task.program import Program
 from ptxgen.settings import settings
 
 MOST = 8192  #: files; if there are more, the older half is removed
-EVERY = "0"  #: the last digit of a key whose file has the number of files checked, so one of sixteen
+EVERY = "0"  #: the number of files is checked after one write in sixteen: where the key ends in this digit
 
 
 def input_ranks(text: str) -> dict[str, int]:
@@ -30,7 +30,7 @@ def input_ranks(text: str) -> dict[str, int]:
 
 
 def parse(text: str, dtypes: Mapping[str, str] | None = None) -> Program:
-    """``parser.parse``, from the disk cache if it has the text with these types. TaskError: a rule is broken."""
+    """``parser.parse``, from the disk cache if it has the text with these types. TaskError: the text breaks a rule."""
     return _program(text, tuple(sorted((dtypes or {}).items())))
 
 
@@ -61,7 +61,7 @@ def _program(text: str, dtypes: tuple[tuple[str, str], ...]) -> Program:
 
 
 def kept_programs() -> Iterator[Program]:
-    """The programs that the disk cache keeps, of texts that any process has read."""
+    """The programs in the disk cache: those of texts that any process has read."""
     folder = _file("").parent
     for path in () if disk_cache.unsafe(folder) else sorted(folder.glob("*.json")):
         with suppress(OSError, ValueError, TypeError, KeyError, IndexError, RecursionError):
@@ -69,13 +69,13 @@ def kept_programs() -> Iterator[Program]:
 
 
 def _key(*facts: object) -> str:
-    """The key of a result that depends on the package and on ``facts``. Empty: a kernel family is from outside the
-    package, so results are not cached."""
+    """The key of a result that depends on the package and on ``facts``. Empty: a plugin registered a kernel family, so
+    results are not cached."""
     return package_key(*facts, tuple(OPERATORS))
 
 
 def read(key: str) -> Any:
-    """The lists that ``write`` stored. None: there are none, or their file is damaged."""
+    """The lists that ``write`` stored under a key. None: there are none, or the file is damaged."""
     path = _file(key)
     if not key or disk_cache.unsafe(path.parent):
         return None
@@ -86,7 +86,7 @@ def read(key: str) -> Any:
 
 
 def write(key: str, lists: Any) -> None:
-    """Stores lists. If several processes write them at once, a reader finds the whole file of one of them."""
+    """Stores lists under a key. If several processes write at once, a reader finds the whole file of one of them."""
     path = _file(key)
     if not key or disk_cache.unsafe(path.parent):
         return
