@@ -47,6 +47,12 @@ def _own_database(tmp_path_factory):
         yield
 
 
+@pytest.fixture
+def draws(request):
+    """How many times as many random cases as usual run."""
+    return 4 if request.config.getoption("--exhaustive") else 1
+
+
 @pytest.fixture(autouse=True, scope="session")
 def _quiet():
     """What commands print does not depend on how busy the machine is."""

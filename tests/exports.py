@@ -28,7 +28,7 @@ from ptxgen.runtime.emulated import EmulatedDriver
 
 STUB = Path(__file__).parent / "data" / "stub_cuda.c"
 WARNINGS = ("-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror")
-SANITIZED = ("-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+SANITIZED = ("-O0", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 
 ADDRESSES = {"A": 0x10_0000_0000, "B": 0x20_0000_0000, "C": 0x30_0000_0000, "W": 0x40_0000_0000}
 #: of the arrays of the epilogue, one after the other
@@ -335,7 +335,7 @@ TASK_CASE = """        if (!strcmp(name, "{name}")) {{
         }}"""
 
 
-def build_tasks(library: Library, folder: Path, *, flags: Sequence[str] = ("-O0", *SANITIZED[1:])) -> Path:
+def build_tasks(library: Library, folder: Path, *, flags: Sequence[str] = SANITIZED) -> Path:
     """As ``build``, with a program that calls tasks. Requests are those of ``task_request``."""
     cases = []
     for of in library.tasks:

@@ -1,4 +1,4 @@
-## The thread's first element of an operand's tile, (mn, k), and its byte offset in the stage.
+## The first element (mn, k) of an operand's tile that a thread copies, and its byte offset in the stage.
 ## ``pointers``: further 64-bit registers that the addressing declares.
 <%def name="setup(x, pointers)">
     .reg .b32 %mn_${x.name}, %k_${x.name}, %smem_off_${x.name};

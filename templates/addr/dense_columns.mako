@@ -1,4 +1,5 @@
-## Addresses of a column-major B, whose rows a sparse matrix names, and of a column-major C. Vectors are single elements.
+## Addresses of a column-major B, whose rows are selected by column indices, and of a column-major C. Accesses are to single
+## elements.
 <%def name="row_pitch()"></%def>
 
 <%def name="first_row(into, v)">

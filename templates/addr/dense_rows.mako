@@ -1,4 +1,4 @@
-## Addresses of a row-major B, whose rows a sparse matrix names, and of a row-major C.
+## Addresses of a row-major B, whose rows are selected by column indices, and of a row-major C.
 <%def name="row_pitch()">
     mul.lo.u32 %pitch, %pitch, ${plan.mainloop.size};
 </%def>

@@ -1,5 +1,5 @@
-## The nonzeros of a row of a batch of graphs. B begins at the first row of the graph; rows after the last graph are not
-## computed.
+## The nonzeros of a row in a batch of graphs. The pointer to B is moved to the first row of the graph. Rows after the last
+## graph are not computed.
 <%def name="load()">
 <% rows = plan.mainloop %>\
     .reg .b64 %ptr_offset, %first_row;

@@ -1,5 +1,5 @@
-## im2col loads: rows are pixels, K is taps times channels, in units of channels of one tap. Only the start of a tile
-## needs divisions.
+## im2col loads: rows are pixels; K is taps times channels, in units of channels of one tap. Only the start of a tile needs
+## divisions.
 <%namespace name="pixels" file="/${context['plan'].loads.pixels}"/>
 <%namespace name="radix" file="/addr/mixed_radix.mako"/>
 <%def name="setup()">

@@ -1,4 +1,4 @@
-## The pixels that an im2col map loads: the first pixel of a block's slice of rows, and offsets of a tap.
+## The pixels that an im2col map loads: the first pixel of a block's slice of rows, and the offsets of a tap.
 <%namespace name="radix" file="/addr/mixed_radix.mako"/>
 <%def name="tap_registers()">
     .reg .b16 %im2col_offset<${len(plan.loads.axes)}>;

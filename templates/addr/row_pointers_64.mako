@@ -1,4 +1,5 @@
-## The nonzeros of a row, from row pointers of 64 bits: columns and values begin at the row, which then begins at 0.
+## The nonzeros of a row, from row pointers of 64 bits. The pointers to columns and values are moved to the row's first nonzero,
+## which then has number 0.
 <%def name="load()">
     .reg .b64 %begin64, %end64;
     mov.b64 %begin64, 0;

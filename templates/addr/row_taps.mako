@@ -1,5 +1,5 @@
-## im2col loads whose stages have taps of a filter row: K is rows of taps, of channels. A stage has whole units, so none is past
-## the last row. With a stride a row has several parts, whose first taps are adjacent.
+## im2col loads of stages with taps of a filter row: K is rows of taps times channels. A stage has whole units, so no unit is
+## past the last row. With a stride, a row has several parts, whose first taps are adjacent.
 <%namespace name="pixels" file="/addr/im2col_pixels.mako"/>
 <%namespace name="radix" file="/addr/mixed_radix.mako"/>
 <%def name="setup()">

@@ -1,4 +1,5 @@
-## Packs f32 operands as sums of three bf16: planes in the workspace with K contiguous, each the rounded remainder of an element.
+## Packs f32 operands as sums of three bf16 planes, K-major, in the workspace. Each plane is the rounded remainder after the
+## planes before it.
 <%namespace name="constants" file="/ptx/constants.mako"/>
 <%namespace name="thread" file="/addr/split_bf16x3_threads.mako"/>
 <%namespace name="pdl" file="/ptx/pdl.mako"/>

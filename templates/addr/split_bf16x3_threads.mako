@@ -1,4 +1,4 @@
-## Parts of the splitting kernel: the batch item, transposed rows, planes.
+## Parts of the splitting kernel: the batch item, rows that are not K-major, planes.
 <%namespace name="constants" file="/ptx/constants.mako"/>
 <%namespace name="convert" file="/ptx/convert.mako"/>
 ## A batch item of the launch, if it has an operand of its own.

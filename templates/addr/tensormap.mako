@@ -1,4 +1,4 @@
-## Matrices: the coordinate along K is %k.
+## Loads of matrices: the coordinate along K is %k.
 <%def name="setup()"></%def>
 
 <%def name="begin()">

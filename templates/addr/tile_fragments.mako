@@ -1,4 +1,5 @@
-## Each lane loads its elements of the right operand, those of the next tile while the present one is multiplied.
+## Each lane loads its elements of the right operand. The elements of the next tile are loaded while the present tile is
+## multiplied.
 <%def name="prepare()">
     .reg .b64 %ptr_b, %ptr_row;
     .reg .b32 %b_row, %b_column, %pitch;

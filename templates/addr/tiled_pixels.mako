@@ -1,4 +1,4 @@
-## The pixels that tiled maps load: the rows of a box are adjacent along axis 0, which no tap moves.
+## The pixels that tiled maps load. The rows of a box are adjacent along axis 0, which no tap moves.
 <%namespace name="constants" file="/ptx/constants.mako"/>
 <%namespace name="radix" file="/addr/mixed_radix.mako"/>
 <%def name="tap_registers()"></%def>

@@ -1,5 +1,5 @@
-## im2col loads of weight gradients where the pixels of an image are contiguous in the gradients of results: a stage has
-## pixels of one image, from %position on. Those past the last pixel are zeros of the gradients of results.
+## im2col loads of weight gradients whose result gradients are contiguous along the pixels of an image: a stage has pixels of
+## one image, from %position on. Result gradients past the last pixel are loaded as zeros.
 <%namespace name="im2col" file="/addr/wgrad_im2col.mako"/>
 <%namespace name="radix" file="/addr/mixed_radix.mako"/>
 <%def name="setup()">

@@ -1,5 +1,5 @@
-## im2col loads of weight gradients: K is pixels, a column is a channel of one tap. The taps of a tile are the same in
-## all its stages.
+## im2col loads of weight gradients: K is pixels, and a column is a channel of one tap. The taps of a tile are the same in all
+## its stages.
 <%namespace name="constants" file="/ptx/constants.mako"/>
 <%namespace name="radix" file="/addr/mixed_radix.mako"/>
 <%def name="setup()">

@@ -1,5 +1,5 @@
-## Tiled loads of weight gradients: K is pixels of rows of results, a column is a channel of one tap. The taps of a
-## tile are the same in all its stages.
+## Tiled loads of weight gradients: K is pixels of rows of results, and a column is a channel of one tap. The taps of a tile are
+## the same in all its stages.
 <%namespace name="constants" file="/ptx/constants.mako"/>
 <%namespace name="radix" file="/addr/mixed_radix.mako"/>
 <%def name="setup()">

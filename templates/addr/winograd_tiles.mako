@@ -1,4 +1,4 @@
-## The tile of results and the channel of a thread that transforms.
+## The tile of results, and the channels, that a thread transforms.
 <%def name="registers()">
     .reg .b32 %tile, %image, %tile_row, %tile_column, %channel, %thread;
 </%def>

@@ -1,4 +1,4 @@
-## Lanes load activations from global memory to registers, each its own.
+## Each lane loads its own activations from global memory to registers.
 <%namespace name="lanes" file="/ptx/lane_loads.mako"/>\
 <%def name="registers()"></%def>
 <%def name="lane_address()"></%def>

@@ -1,4 +1,4 @@
-## The words of a bitmap, each with the address of its first nonzero, for all lanes of the warp.
+## For all lanes of the warp: the words of a bitmap, each with the address of its first nonzero.
 <%namespace name="ptx" file="/ptx/banner.mako"/>\
 <%namespace name="lanes" file="/ptx/shuffle.mako"/>\
 <%def name="expand()">

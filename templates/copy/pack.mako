@@ -1,5 +1,5 @@
-## Makes packed copies of operands in the workspace (codegen/launches/copy_kernel.py): the element of the operand at each place of
-## the copy follows from the digits of the place's number.
+## Makes packed copies of operands in the workspace (codegen/launches/copy_kernel.py). The digits of a place's number in the
+## copy determine which element of the operand is stored there.
 <%namespace name="constants" file="/ptx/constants.mako"/>
 <%namespace name="pdl" file="/ptx/pdl.mako"/>
 <%def name="operand_addresses()">

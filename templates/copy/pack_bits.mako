@@ -1,4 +1,4 @@
-## Packs truth values: an auxiliary kernel makes a word of 32 bits of 32 bytes along K, in the workspace.
+## Packs truth values: an auxiliary kernel makes a word of 32 bits from 32 bytes along K, in the workspace.
 <%namespace name="pdl" file="/ptx/pdl.mako"/>
 <%namespace name="bits" file="/copy/truth_bits.mako"/>
 <%def name="operand_addresses()">

@@ -1,4 +1,4 @@
-## The nonzeros of a tile are stored to a tile of zeros in shared memory, at their offsets.
+## Stores the nonzeros of a tile into a tile of zeros in shared memory, at their offsets.
 <%namespace name="ptx" file="/ptx/banner.mako"/>\
 <%def name="expand()">
 <% x = plan.mainloop %>\

@@ -1,6 +1,6 @@
-## TMA loads each unaligned row from the preceding 16-byte boundary. Warpgroups copy the rows to the swizzled tile,
-## without the elements before their first. The tile overwrites the previous stage, which has been multiplied: this stage is
-## multiplied from there while the next one is realigned into this one.
+## TMA loads each unaligned row from the preceding 16-byte boundary. Warpgroups copy the rows to the swizzled tile, without the
+## elements before a row's first. The tile overwrites the previous stage, which has already been multiplied. It is multiplied
+## from there, while the next stage is realigned into the memory of this one.
 <%namespace name="constants" file="/ptx/constants.mako"/>
 <%namespace name="sync" file="/ptx/barrier.mako"/>
 <%def name="setup()">

@@ -1,4 +1,4 @@
-## The rows of B of a tile are copied to its slot by cp.async; rows and columns after the last are zeros.
+## Copies the rows of B that a tile needs to its slot by cp.async. Rows and columns after the last are zeros.
 <%def name="prepare()">
 <% x = plan.mainloop; b = x.row_copies %>\
     .reg .b64 %ptr_b, %b_pitch;

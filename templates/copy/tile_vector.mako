@@ -1,4 +1,4 @@
-## B is a vector: its elements of a tile are copied to the slot by a few lanes; those after the last are zeros.
+## B is a vector: a few lanes copy the elements that a tile needs to its slot. Elements after the last are zeros.
 <%def name="prepare()">
 <% x = plan.mainloop %>\
     .reg .b64 %ptr_b;

@@ -1,5 +1,5 @@
-## Transposes an operand, so that K is contiguous: TMA loads 128 rows of K, threads transpose squares of elements in
-## registers, TMA stores the transposed tiles.
+## Transposes an operand to make it K-major: TMA loads 128 rows of K, threads transpose squares of elements in registers, TMA
+## stores the transposed tiles.
 <%namespace name="constants" file="/ptx/constants.mako"/>
 <%namespace name="sync" file="/ptx/barrier.mako"/>
 <%namespace name="pdl" file="/ptx/pdl.mako"/>

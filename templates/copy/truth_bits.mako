@@ -1,5 +1,5 @@
-## A block packs bytes into words of bits, 1 where the byte is not 0. Bytes are tested four at a time: bit 7 of each of
-## t = ((x & 0x7f7f7f7f) + 0x7f7f7f7f | x) is that of a byte.
+## A block packs bytes into words of bits, 1 where the byte is not 0. Bytes are tested four at a time: in t = ((x & 0x7f7f7f7f)
+## + 0x7f7f7f7f | x), bit 7 of each byte is the bit of that byte.
 <%def name="registers(x)">
     .reg .b64 %src, %dst, %tmp64;
     .reg .b32 %rows, %depth, %ld, %pitch, %chunks, %thread, %block, %row, %k, %word, %tmp0;

@@ -1,4 +1,4 @@
-## Winograd's transforms of filters (or gradients of results) and of images: matrices of each in the workspace, one for each
+## Winograd's transforms of filters (or result gradients) and of images. Each makes matrices in the workspace, one for each
 ## point of a transformed patch. Elements that pad the matrices are zero.
 <%namespace name="pdl" file="/ptx/pdl.mako"/>
 <%namespace name="tiles" file="/addr/winograd_tiles.mako"/>

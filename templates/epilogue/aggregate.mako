@@ -1,7 +1,7 @@
 ## Values of the results are reduced into the elements of C that their keys select. Each thread has some columns of a band of
-## adjacent rows of the block's tile. It keeps a run for each column, the value of pairs with equal keys, and writes a run when
-## its keys change: by atomic instructions, after runs of adjacent columns and of the lanes of a warp that have equal keys are
-## joined.
+## adjacent rows of the block's tile. For each column it keeps a run: the reduced value of pairs with equal keys. When the keys
+## change, it writes the run by atomic instructions, after joining runs of adjacent columns, and of the lanes of a warp, that
+## have equal keys.
 <%namespace name="values" file="/epilogue/result_values.mako"/>
 <%namespace name="walk" file="/epilogue/tile_walk.mako"/>
 <%namespace name="runs" file="/${context['plan'].groups.runs}"/>

@@ -1,4 +1,4 @@
-## Fills C with the identity; where the order of reduction counts, reduces the values [M][N] of the workspace in the order of i,
+## Fills C with the identity. If the order of reduction matters, reduces the values [M][N] of the workspace in the order of i,
 ## then of j: each thread has a column of values, then a group of the key that depends on i.
 <%namespace name="pdl" file="/ptx/pdl.mako"/>
 <%def name="entries()">

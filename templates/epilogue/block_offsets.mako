@@ -1,5 +1,5 @@
-## Offsets of rows and columns of C, of which only the blocks on the diagonal are stored: a row and a column are in one of
-## them if they belong to the same group.
+## Offsets of rows and columns of C, of which only the blocks on the diagonal are stored. A row and a column are in such a block
+## if they belong to the same group.
 <%namespace name="constants" file="/ptx/constants.mako"/>
 <%namespace name="runs" file="/epilogue/run_offsets.mako"/>
 <%namespace name="radix" file="/addr/mixed_radix.mako"/>

@@ -1,4 +1,4 @@
-## Addresses of C by tables: the sum of a row's offset and a column's offset, in elements.
+## Addresses of C by offset tables: the sum of a row's offset and a column's offset, in elements.
 ## at: the register that receives the address; row, column: registers with the element's row and column.
 <%def name="element(at, row, column, base, ld, size)">
     {

@@ -1,7 +1,7 @@
-## Values of the results in wgmma's fragments are reduced into the elements of C that their keys select. A thread joins the values
-## of each of its rows along X while the key along Y stays the same: groups of 8 columns along Y that have the key of the column
-## before them take a few instructions. One piece of code takes the other groups: it ends the runs, joins rows of a warp with one
-## key, and writes what is left by atomic instructions, unless it is the identity.
+## Values of the results in wgmma's fragments are reduced into the elements of C that their keys select. A thread joins the
+## values of each of its rows along X while the key along Y stays the same. A group of 8 columns along Y whose key is that of
+## the column before it takes a few instructions. One piece of code handles all other groups: it ends the runs, joins rows of a
+## warp with equal keys, and writes the runs by atomic instructions, unless they are the identity.
 <%namespace name="constants" file="/ptx/constants.mako"/>
 <%namespace name="fragments" file="/epilogue/fragment_values.mako"/>
 <%namespace name="groups" file="/epilogue/aggregate.mako"/>

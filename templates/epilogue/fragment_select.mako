@@ -1,6 +1,6 @@
-## Lists of the values of selected results in wgmma's fragments. First each thread computes a bit of each of its results; then a
-## warp reserves adjacent elements of the lists by one atomic addition. Groups of 8 columns with a selected result have their
-## sums picked from the fragments and are stored by one piece of code.
+## Lists of the values of selected results in wgmma's fragments. First each thread computes a bit for each of its results; then
+## a warp reserves adjacent elements of the lists by one atomic addition. For groups of 8 columns with a selected result, one
+## piece of code takes their sums from the fragments and stores them.
 <%namespace name="constants" file="/ptx/constants.mako"/>
 <%namespace name="fragments" file="/epilogue/fragment_values.mako"/>
 <%namespace name="select" file="/epilogue/select_values.mako"/>

@@ -1,5 +1,5 @@
-## The values that a sink takes of wgmma's fragments: plan.values has their registers. A thread has, of each group of 8 columns
-## along Y, two columns of two rows along X.
+## The values that a sink takes from wgmma's fragments, in the registers of plan.values. In each group of 8 columns along Y, a
+## thread has two columns of two rows along X.
 <%namespace name="constants" file="/ptx/constants.mako"/>
 <%namespace name="convert" file="/ptx/convert.mako"/>
 <%namespace name="values" file="/epilogue/result_values.mako"/>

@@ -1,4 +1,5 @@
-## Each thread stores its part of the tile from registers, row by row. again: an earlier walk over the tile has read it.
+## Each thread stores its part of the tile from registers, row by row. again: True if an earlier walk over the tile has read the
+## sums.
 <%namespace name="c_addr" file="/${context['plan'].epilogue.out_addr}"/>
 <%def name="store_tile(math, store_op, add_c, again=False)">
 % if again:

@@ -1,5 +1,5 @@
-## Fused operations on a subtile that is stored through shared memory: an element of an array is loaded once for all sums
-## that it applies to. TMA loads elementwise operands.
+## Fused operations on a subtile that is stored through shared memory. An element of an array is loaded once for all sums to
+## which it applies. TMA loads elementwise operands.
 <%namespace name="fused" file="/epilogue/fused_ops.mako"/>
 <%namespace name="fused_step" file="/epilogue/fused_step.mako"/>
 <%namespace name="convert" file="/ptx/convert.mako"/>

@@ -1,4 +1,5 @@
-## A word of 16 bits is one element of C, which a gated activation makes of two adjacent sums. C is not read: beta is 0.
+## One element of C is a word of 16 bits, which a gated activation makes from two adjacent sums. C is not read, because beta is
+## 0.
 <%namespace name="fused_step" file="/epilogue/fused_step.mako"/>
 <%def name="widen(values, word, guard)">
 % for r in values:

@@ -1,4 +1,4 @@
-## No fused operations.
+## The epilogue has no fused operations.
 <%def name="setup()"></%def>
 <%def name="registers()"></%def>
 <%def name="scale_subtile(chunk)"></%def>

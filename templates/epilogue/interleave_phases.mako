@@ -1,5 +1,5 @@
-## Auxiliary kernels of images of phases: one copies C to the images if beta is not zero, the other interleaves the images to
-## rows of C. A thread has a segment of a row: the pixels of each phase, or the vectors of C.
+## Auxiliary kernels for images of phases: one copies C to the images if beta is not zero, the other interleaves the images to
+## rows of C. A thread has a segment of a row: pixels of each phase, and vectors of C.
 <%namespace name="pdl" file="/ptx/pdl.mako"/>
 <%namespace name="convert" file="/ptx/convert.mako"/>
 <%namespace name="radix" file="/addr/mixed_radix.mako"/>

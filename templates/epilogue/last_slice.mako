@@ -1,5 +1,5 @@
-## Split K in a tile loop: each slice stores its sums in the workspace and adds 1 to the counter of the tile. The block that adds
-## the last 1 sums the slices in order, and stores C.
+## Split-K in a tile loop: each slice stores its sums in the workspace and adds 1 to the counter of the tile. The block whose
+## addition is the last one adds the sums of all slices in order, and stores C.
 <%namespace name="ptx" file="/ptx/banner.mako"/>
 <%namespace name="vector" file="/ptx/vector.mako"/>
 <%def name="sum_slices(slice_bytes, done)">

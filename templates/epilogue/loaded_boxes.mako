@@ -1,4 +1,4 @@
-## Combines what was loaded to the boxes of a subtile, C or an elementwise operand, with the sums in registers.
+## Combines the data loaded to the boxes of a subtile (C or an elementwise operand) with the sums in registers.
 <%namespace name="convert" file="/ptx/convert.mako"/>
 <%namespace name="fused_step" file="/epilogue/fused_step.mako"/>
 ## ``step``: of a fused operation, with the elements as its operand; None: beta times the elements are added.

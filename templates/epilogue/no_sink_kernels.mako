@@ -1,2 +1,2 @@
-## The sink has no kernels.
+## The sink needs no auxiliary kernels.
 <%def name="entries()"></%def>

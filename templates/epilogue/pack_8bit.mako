@@ -1,5 +1,5 @@
-## A thread has two 8-bit results of each group of 8 columns. Four lanes exchange the results of four groups, so that each
-## lane has one whole group, and stores its 8 bytes.
+## A thread has two 8-bit results in each group of 8 columns. Four lanes exchange the results of four groups, so that each lane
+## has one whole group, and stores its 8 bytes.
 <%def name="setup()">
     // the group that this lane stores: bytes from its own pair, and columns of C from there on
     .reg .b64 %group_offset;

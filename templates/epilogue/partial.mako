@@ -1,4 +1,4 @@
-## Each slice of K stores its sums in the workspace [slice][batch][M][N]; an auxiliary kernel adds them in slice order.
+## Each K slice stores its sums in the workspace [slice][batch][M][N]; an auxiliary kernel adds them in slice order.
 <%def name="prepare()"></%def>
 
 <%def name="store_tiles(store_c, math, store_op)">

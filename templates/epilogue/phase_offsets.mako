@@ -1,5 +1,5 @@
-## Offsets of rows or columns of C that are pixels of a phase of a strided input gradient: their number is composed of an
-## image and a position along each axis. Positions past the last pixel of the phase are out of bounds.
+## Offsets of rows or columns of C that are pixels of a phase of a strided input gradient. Their number consists of an image and
+## a position along each axis. Positions past the last pixel of the phase are out of bounds.
 <%namespace name="constants" file="/ptx/constants.mako"/>
 <%namespace name="runs" file="/epilogue/run_offsets.mako"/>
 <%namespace name="radix" file="/addr/mixed_radix.mako"/>

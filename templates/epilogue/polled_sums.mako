@@ -1,6 +1,6 @@
-## Sums of other blocks in the workspace. A word is zero until it is written, because sums are stored with inverted bits; the
-## block that reads it sets it back to zero. No sum has the pattern that becomes zero: for floats it is a NaN that no
-## arithmetic produces, for integers K would have to be longer.
+## Sums of other blocks in the workspace. Sums are stored with inverted bits, and a word is zero until it is written; the block
+## that reads a word sets it back to zero. No sum has the bits that invert to zero: for floats they are a NaN that no arithmetic
+## produces, for integers K would have to be longer.
 <%def name="registers()">
     .reg .b32 %word<4>, %zero;
     .reg .b32 %loaded<${plan.fixup.loaded_registers}>;

@@ -1,4 +1,4 @@
-## Each slice of K adds its sums to C by red.global, in the order in which the slices finish. C holds beta C before.
+## Each K slice adds its sums to C by red.global, in the order in which the slices finish. C holds beta C before.
 <%namespace name="c_elements" file="/epilogue/c_elements.mako"/>
 <%namespace name="batch" file="/${context['plan'].batch.items}"/>
 <%namespace name="c_addr" file="/${context['plan'].c.addressing.template}"/>

@@ -1,5 +1,5 @@
-## Joins the states of each row, or column, that the blocks have stored in the workspace [part][result]. A warp has
-## 8 results; the lanes and warps that share one have every 32nd part, so the order of reduction depends on nothing else.
+## Joins the states of each row, or column, that blocks have stored in the workspace [part][result]. A warp has 8 results. The
+## lanes and warps that share a result each have every 32nd part, so the order of reduction depends on nothing else.
 <%namespace name="rows" file="/epilogue/row_reduce.mako"/>
 <%namespace name="pdl" file="/ptx/pdl.mako"/>
 <%def name="entries()">

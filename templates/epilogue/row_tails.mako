@@ -1,8 +1,10 @@
 ## Row stores of a tile: the addresses of a thread, and the ends of rows.
-## Segment: %rows_rem rows inside C, %columns_left elements of a row inside C, %c_first_addr the address of its first element.
-## The warp's row %row, whose next is four rows on: %c_addr its address in C, %row_step bytes to the next. In shared memory,
-## this thread's word of the row, %word_addr, and the following one, %next_word_addr; of the last 64 elements, %last_word_addr and
-## %last_next_word_addr. The swizzle inverts a bit in every other row: hence two registers of each.
+## Registers of a segment: %rows_rem: rows inside C; %columns_left: elements of a row inside C; %c_first_addr: the address of its first
+## element.
+## Registers of the warp's row %row (its next row is four rows on): %c_addr: the row's address in C; %row_step: bytes to the next row. In
+## shared memory: %word_addr: this thread's word of the row; %next_word_addr: the word after it; %last_word_addr,
+## %last_next_word_addr: the same for the last 64 elements. The swizzle inverts a bit in every other row, so there are two
+## registers of each address.
 <%namespace name="constants" file="/ptx/constants.mako"/>
 <%def name="addresses(s, segment)">
 <% k = s.rows %>\

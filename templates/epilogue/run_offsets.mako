@@ -1,4 +1,4 @@
-## Rows and columns of C in runs of constant stride; the run is computed by multiplication by a reciprocal.
+## Rows and columns of C in runs of constant stride. The number of the run is computed by multiplication by a reciprocal.
 <%namespace name="constants" file="/ptx/constants.mako"/>
 ## Elements from the start of C to a row or a column.
 <%def name="offset(run, to, first, plus)">

@@ -1,4 +1,4 @@
-## The value of each result is stored to the element of C that its keys select, if they are in range.
+## Stores the value of each result to the element of C that its keys select, if the keys are in range.
 <%namespace name="c_elements" file="/epilogue/c_elements.mako"/>
 <%namespace name="values" file="/epilogue/result_values.mako"/>
 <%def name="prepare()"></%def>

@@ -1,5 +1,5 @@
-## Threads store the boxes of a tile to a C whose columns are in runs of constant stride: a thread has two neighbouring
-## columns of every few rows, many rows in flight.
+## Threads store the boxes of a tile to a C whose columns are in runs of constant stride. A thread has two adjacent columns of
+## every few rows, with many rows in flight.
 <%namespace name="constants" file="/ptx/constants.mako"/>
 <%namespace name="sync" file="/ptx/barrier.mako"/>
 <%namespace name="loaded" file="/epilogue/loaded_boxes.mako"/>

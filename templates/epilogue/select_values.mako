@@ -1,5 +1,5 @@
-## Lists of the values of the results that are selected: each warp counts its own, reserves adjacent elements of the
-## lists by one atomic addition, and stores its values there. The count is exact if there are more than the lists hold.
+## Lists of the values of selected results: each warp counts its selected results, reserves adjacent elements of the lists by
+## one atomic addition, and stores the values there. The count is exact even if it exceeds the capacity of the lists.
 <%namespace name="values" file="/epilogue/result_values.mako"/>
 <%def name="prepare()"></%def>
 <%def name="skip_tile()">${values.skip_tile()}</%def>

@@ -1,4 +1,4 @@
-## Slices of K store their sums to the workspace, and the block that finishes them polls every word.
+## K slices store their sums in the workspace, and the block that finishes them polls every word.
 <%namespace name="polled" file="/epilogue/polled_sums.mako"/>
 <%namespace name="batch" file="/${context['plan'].batch.items}"/>
 <%def name="reduce()">

@@ -1,4 +1,5 @@
-## One slice of K: C = alpha A B, or alpha A B + beta C if beta is not zero. If beta is zero, C is not read: it may hold NaN.
+## Epilogue of one K slice: C = alpha A B, or alpha A B + beta C if beta is not zero. If beta is zero, C is not read, because it
+## may hold NaN.
 <%namespace name="c_elements" file="/epilogue/c_elements.mako"/>
 <%namespace name="fused_ops" file="/${context['plan'].fused_ops.template}"/>
 <%namespace name="slice_ops" file="/${context['plan'].slice_ops}"/>

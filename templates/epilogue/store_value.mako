@@ -1,4 +1,4 @@
-## C = the value of an expression: of the sum, of elements with the same row and column, of scalars.
+## C = the value of an expression of the sum, of array elements with the same row and column, and of scalars.
 <%namespace name="c_elements" file="/epilogue/c_elements.mako"/>
 <%namespace name="c_strided" file="/epilogue/c_strided.mako"/>
 <%namespace name="values" file="/epilogue/result_values.mako"/>

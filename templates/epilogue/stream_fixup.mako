@@ -1,4 +1,4 @@
-## Stream-K: a block stores its sums of a tile that another one completes, which polls every word.
+## Stream-K: a block stores its sums of a tile that another block completes; that block polls every word.
 <%namespace name="polled" file="/epilogue/polled_sums.mako"/>
 <%def name="reduce()">
 <% f = plan.fixup %>\

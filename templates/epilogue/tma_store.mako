@@ -1,4 +1,4 @@
-## TMA stores the boxes of a tile to C, and loads C and elementwise operands to them. It clips boxes at the edges of C.
+## TMA stores the boxes of a tile to C, and loads C and elementwise operands to the boxes. It clips boxes at the edges of C.
 <%namespace name="constants" file="/ptx/constants.mako"/>
 <%namespace name="sync" file="/ptx/barrier.mako"/>
 <%namespace name="loaded" file="/epilogue/loaded_boxes.mako"/>

@@ -1,5 +1,5 @@
-## Warps store a tile row by row, where rows of C are not aligned to 16 bytes: a warp stores a row, a thread a word of each 64
-## elements. All rows of a warp begin at a multiple of four bytes, or all of them two bytes after one.
+## Warps store a tile row by row if rows of C are not aligned to 16 bytes: a warp stores a row, and a thread a word of each 64
+## elements of the row. Either all rows of a warp begin at a multiple of four bytes, or all begin two bytes after one.
 <%namespace name="constants" file="/ptx/constants.mako"/>
 <%namespace name="sync" file="/ptx/barrier.mako"/>
 <%namespace name="rows" file="/epilogue/row_tails.mako"/>

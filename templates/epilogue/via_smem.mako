@@ -1,5 +1,5 @@
-## Each thread stores its sums to shared memory; then the block stores C by whole rows, and adds the sums of thread groups
-## that split K. again: the sums are in shared memory, where an earlier walk over the tile has read them.
+## Each thread stores its sums to shared memory; then the block stores C by whole rows, and adds the sums of thread groups that
+## split K. again: True if the sums are in shared memory, where an earlier walk over the tile has read them.
 <%namespace name="c_addr" file="/${context['plan'].epilogue.out_addr}"/>
 <%def name="store_tile(math, store_op, add_c, again=False)">
     {

@@ -1,4 +1,5 @@
-## Multistage: loads go to registers one iteration before they are stored to shared memory. %has_load: there is a stage to load.
+## Multistage: loads go to registers one iteration before they are stored to shared memory. %has_load: true if there is a stage
+## to load.
 <%def name="prologue(operands)">
     setp.gt.u32 %has_load, %k_iters, ${plan.mainloop.stages_ahead};
 % for copy, addr, x in operands:

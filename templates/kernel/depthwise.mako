@@ -1,5 +1,5 @@
 ## Depthwise schedule: a thread computes a strip of consecutive results and loads each pixel of their windows once, without
-## shared memory. Lanes are along the contiguous axis; tables have the other axes of results and taps.
+## shared memory. Lanes are along the contiguous axis. Tables hold the offsets along the other axes of results and taps.
 <%inherit file="base.mako"/>\
 <%namespace name="ptx" file="/ptx/banner.mako"/>\
 <%namespace name="convert" file="/ptx/convert.mako"/>\

@@ -1,6 +1,7 @@
-## Schedule of depthwise weight gradients for whole feature maps: a block has adjacent channels and every so many images. Of each
-## image, it copies the feature maps of pixels and of result gradients to shared memory; its threads multiply strips along columns of
-## the maps, and keep the sums of all taps of a channel. Blocks store their sums in the workspace [slice][filter][tap].
+## Schedule of depthwise weight gradients for whole feature maps: a block has adjacent channels of every n-th image. For each
+## image, it copies the feature maps of pixels and of result gradients to shared memory. Its threads multiply strips along
+## columns of the maps, and keep the sums of all taps of a channel. Blocks store their sums in the workspace
+## [slice][filter][tap].
 <%inherit file="base.mako"/>\
 <%namespace name="ptx" file="/ptx/banner.mako"/>\
 <%namespace name="convert" file="/ptx/convert.mako"/>\

@@ -1,4 +1,4 @@
-## Distinct keys by a hash table, and the number of each key among the sorted ones.
+## Finds distinct keys by a hash table, and the number of each key among the sorted keys.
 <%inherit file="/prepare/module.mako"/>\
 <%namespace name="ptx" file="/ptx/banner.mako"/>\
 <%def name="entry(name, parameters)">\

@@ -1,4 +1,5 @@
-## Groups of columns of an array: a warp has rows, and its lanes combine each element with their own copies of its group.
+## Groups of columns of an array: a warp has some rows; its lanes combine each element with their own copies of the element's
+## group.
 <%inherit file="base.mako"/>\
 <%namespace name="ptx" file="/ptx/banner.mako"/>\
 <%namespace name="groups" file="/math/group_copies.mako"/>\

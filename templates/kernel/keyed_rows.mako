@@ -1,4 +1,4 @@
-## Groups of rows of an array: a warp has a strip of columns, and combines each row with the copies of its group.
+## Groups of rows of an array: a warp has a strip of columns, and combines each row with the copies of the row's group.
 <%inherit file="base.mako"/>\
 <%namespace name="ptx" file="/ptx/banner.mako"/>\
 <%namespace name="groups" file="/math/group_copies.mako"/>\

@@ -1,4 +1,4 @@
-## One kernel of several tiles: a block finds its item, and executes the body of the item's tile.
+## One kernel with several tiles: a block finds its item, and executes the body of the item's tile.
 <%inherit file="base.mako"/>\
 <%namespace name="ptx" file="/ptx/banner.mako"/>\
 <%namespace name="blocks" file="/${context['plan'].scheduler.template}"/>\

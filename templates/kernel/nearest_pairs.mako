@@ -1,4 +1,4 @@
-## For each pair (i, j) of a list, the sum over k of the step of A[i,k] and B[j,k]; the best one of each row.
+## For each pair (i, j) of a list, the sum over k of the step of A[i,k] and B[j,k]. For each row, the best of these sums.
 <%inherit file="/prepare/module.mako"/>\
 <%namespace name="ptx" file="/ptx/banner.mako"/>\
 <%namespace name="values" file="/epilogue/result_values.mako"/>\

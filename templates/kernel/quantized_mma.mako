@@ -1,5 +1,5 @@
-## Each lane loads weights from global memory to registers, several loads ahead. Activations come from stages in shared
-## memory, or from global memory; shared memory also holds the partial sums of warps that split K.
+## Products with quantized weights: each lane loads weights from global memory to registers, several loads ahead. Activations
+## come from stages in shared memory, or from global memory. Shared memory also holds the partial sums of warps that split K.
 <%inherit file="base.mako"/>\
 <%namespace name="ptx" file="/ptx/banner.mako"/>\
 <%namespace name="raster" file="/${context['plan'].scheduler.template}"/>\
@@ -80,7 +80,7 @@ ${activations.begin_last()}\
 % for s in plan.mainloop.steps:
 ${addr.load_last_weights(s.loads)}\
 ${math.multiply(s, last=True)}\
-    add.u32 %k_pos, %k_pos, ${plan.b.window};
+    add.u32 %k_pos, %k_pos, ${plan.b.step_depth};
 % endfor
 EPILOGUE:
 ${activations.end()}\

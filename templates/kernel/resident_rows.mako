@@ -1,5 +1,5 @@
 ## All pairs of rows of A and columns of B, for small K: a thread keeps rows of A in registers; the columns of B stream through
-## shared memory, and all lanes read the same ones. The slot of plan.taken takes the results.
+## shared memory, and all lanes read the same columns. The part plan.taken takes the results.
 <%inherit file="base.mako"/>\
 <%namespace name="ptx" file="/ptx/banner.mako"/>\
 <%namespace name="values" file="/epilogue/result_values.mako"/>\
@@ -155,6 +155,13 @@ ${values.declare(group.values)}\
 ${taken.declare_group()}\
 % for line in group.loads:
     ${line}
+% endfor
+% for x in group.values.held:
+    ${x.tile.declaration}
+    mad.wide.u32 %tmp64, %column, ${x.bytes}, %${x.name};
+  % for register, offset in zip(x.tile.all, x.offsets):
+    ld.global.nc.${x.access} ${register}, [%tmp64+${offset}];
+  % endfor
 % endfor
 % for row in group.rows:
 ${pairs.compute(group, row)}\

@@ -1,4 +1,5 @@
-## x·yᵀ at the nonzeros of a sparse matrix in CSR. A warp has a segment of nonzeros, its groups of lanes some at once.
+## The elements of x·yᵀ at the nonzeros of a sparse matrix in CSR. A warp has a segment of nonzeros, of which each group of
+## lanes computes some at once.
 <%inherit file="/prepare/module.mako"/>\
 <%namespace name="ptx" file="/ptx/banner.mako"/>\
 <%namespace name="convert" file="/ptx/convert.mako"/>\

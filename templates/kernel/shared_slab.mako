@@ -1,5 +1,5 @@
-## Products of a sparse matrix in CSR: a block copies tiles of a slab of columns of B to shared memory; each warp
-## multiplies rows of A by them, whose nonzeros it stages in shared memory.
+## Products of a sparse matrix in CSR: a block copies tiles of a slab of columns of B to shared memory. Each warp multiplies
+## rows of A by these tiles; it stages the nonzeros of a row in shared memory.
 <%inherit file="base.mako"/>\
 <%namespace name="ptx" file="/ptx/banner.mako"/>\
 <%namespace name="convert" file="/ptx/convert.mako"/>\

@@ -1,4 +1,4 @@
-## Several tiles of a slab of B, one after the other: sums of rows are in shared memory between them.
+## A slab of B has several tiles, one after the other. Between tiles, sums of rows are in shared memory.
 <%namespace name="ptx" file="/ptx/banner.mako"/>
 <%def name="registers()">
     .reg .b64 %tile_starts, %ptr_first, %rows_pitch;

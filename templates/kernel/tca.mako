@@ -1,5 +1,5 @@
-## TCA-SpMM: nonzeros of a row are the right operand of one matrix instruction, filled by columns; columns of B, gathered
-## by index and transposed in shared memory, are the left one; sums of diagonals are elements of C.
+## TCA-SpMM: the nonzeros of a row, filled in by columns, are the right operand of a matrix instruction. Columns of B, gathered
+## by index and transposed in shared memory, are the left operand. Sums of diagonals of the product are elements of C.
 <%inherit file="base.mako"/>\
 <%namespace name="ptx" file="/ptx/banner.mako"/>\
 <%namespace name="convert" file="/ptx/convert.mako"/>\

@@ -1,4 +1,4 @@
-## The best records of rows: records of lists, sorted runs, joined runs, results.
+## Finds the best records of rows in four steps: records of lists, sorted runs, joined runs, results.
 <%inherit file="/prepare/module.mako"/>\
 <%namespace name="ptx" file="/ptx/banner.mako"/>\
 <%namespace name="records" file="/${context['plan'].records}"/>\

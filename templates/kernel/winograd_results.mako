@@ -1,5 +1,6 @@
-## Winograd's transform of the products: results, or weight gradients, from the matrices of products in the workspace, with the epilogue of the convolution. A weight gradient is stored like an image of one tile: the
-## filter (or channel) of a row of C is its image.
+## Winograd's transform of the products: results, or weight gradients, from the matrices of products in the workspace, with the
+## epilogue of the convolution. A weight gradient is stored like an image of one tile; each row of C, a filter (or channel), is
+## such an image.
 <%namespace name="pdl" file="/ptx/pdl.mako"/>\
 <%namespace name="tiles" file="/addr/winograd_tiles.mako"/>\
 <%namespace name="c_elements" file="/epilogue/c_elements.mako"/>\

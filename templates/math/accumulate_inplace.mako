@@ -1,4 +1,4 @@
-## wgmma adds to the sums in place: the products of an iteration may still run when those of the next are issued.
+## wgmma adds to the sums in place: the products of one iteration may still run when those of the next are issued.
 <%def name="begin()"></%def>
 <%def name="promote(complete)"></%def>
 

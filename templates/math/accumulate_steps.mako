@@ -1,4 +1,4 @@
-## wgmma adds to the sums in place, and each K step waits for the one before the previous one.
+## wgmma adds to the sums in place, and each K step waits for the products of the step before the previous one.
 <%def name="begin()"></%def>
 
 ## The K steps have freed the previous stage.

@@ -1,4 +1,4 @@
-## FMA on a tile whose words are columns: a lane has the elements of one row, all lanes read the same row of B.
+## FMA on a tile whose bitmap words are columns: a lane has the elements of one row, and all lanes read the same row of B.
 <%def name="prepare()">
     .reg .b32 %own_bit, %below;
     shl.b32 %own_bit, 1, %lane;

@@ -1,5 +1,5 @@
-## Sums of 128 of K, times the scales of their blocks of A and B, are added to the totals. The scales of the next block are
-## loaded while this one is multiplied.
+## Sums of 128 elements of K, times the scales of their blocks of A and B, are added to the totals. The scales of the next block
+## are loaded while the present block is multiplied.
 <%namespace name="convert" file="/ptx/convert.mako"/>
 <%def name="setup()">
     // scales of blocks: bytes between those of blocks of rows and of K

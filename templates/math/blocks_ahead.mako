@@ -1,4 +1,4 @@
-## Columns and values of the next blocks are loaded before the products of these blocks.
+## Columns and values of the next blocks are loaded before the products of the present blocks.
 <%def name="first(load)">${load(plan.mainloop.value)}</%def>
 <%def name="own(load)"></%def>
 <%def name="following(load)">${load(plan.mainloop.next_value)}</%def>

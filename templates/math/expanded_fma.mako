@@ -1,4 +1,4 @@
-## FMA on a tile with all zeros in shared memory, where a lane has 4 elements of its row side by side.
+## FMA on a tile that is stored with its zeros in shared memory, where a lane has 4 elements of its row side by side.
 <%def name="prepare()">
 </%def>
 

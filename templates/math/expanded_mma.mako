@@ -1,4 +1,4 @@
-## mma.sync on a tile with all zeros in shared memory, where a lane has its elements of a fragment side by side.
+## mma.sync on a tile that is stored with its zeros in shared memory, where a lane has its elements of a fragment side by side.
 <%def name="prepare()">
 </%def>
 

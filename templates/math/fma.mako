@@ -1,4 +1,4 @@
-## Scalar multiply-adds: FFMA or DFMA. Those of complex numbers take parts of elements of A negated, too.
+## Scalar multiply-adds: FFMA or DFMA. Complex multiply-adds also take negated parts of elements of A.
 <%def name="clear_accumulators()">
 % for r in plan.mainloop.acc.all:
     mov.${plan.arithmetic.type} ${r}, ${plan.arithmetic.zero};

@@ -1,4 +1,4 @@
-## The copies of the groups that each lane of a warp has in shared memory, and the combination of values with them.
+## The copies of the groups that each lane of a warp has in shared memory, and the combination of values with these copies.
 <%namespace name="slices" file="/${context['plan'].slices}"/>
 ## Registers and parameters. %first: of the slice, %end: past its last row or column.
 <%def name="setup()">

@@ -1,5 +1,5 @@
-## Blocks store results as they are.
-## %count: the rejected pairs, %count_addr: where they are counted.
+## A block stores its results of the groups to C.
+## %count: the number of rejected pairs; %count_addr: the address at which they are counted.
 <%def name="rejected(pairs)">
     ld.param.u64 %count_addr, [rejected];
     cvta.to.global.u64 %count_addr, %count_addr;

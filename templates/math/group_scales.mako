@@ -1,4 +1,5 @@
-## Scales, and zero points, of the rows of weights of a thread: those of the next group are loaded while this one is multiplied.
+## Scales and zero points of a thread's rows of weights: those of the next group are loaded while the present group is
+## multiplied.
 <%namespace name="dequantize" file="/${context['plan'].mainloop.fragments.dequantizer.template}"/>
 <%namespace name="convert" file="/ptx/convert.mako"/>
 <%def name="setup()">

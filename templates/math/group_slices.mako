@@ -1,5 +1,6 @@
-## Slices of pairs have blocks of their own, whose results and numbers of rejected keys another kernel joins in their order.
-## %count: the rejected keys of the slice, %count_addr: where they are counted.
+## Each slice of the pairs has blocks of its own. Another kernel joins the slices' results and numbers of rejected keys in their
+## order.
+## %count: the number of rejected keys of the slice; %count_addr: the address at which they are counted.
 <%def name="rejected(pairs)">
     .reg .b32 %slice_number;
     ld.param.u64 %count_addr, [W];

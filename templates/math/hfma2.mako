@@ -1,4 +1,4 @@
-## fma.f16x2: pairs of columns, each row's element duplicated.
+## fma.f16x2 on pairs of columns; the element of each row is duplicated.
 <%def name="clear_accumulators()">
     ${plan.mainloop.pairs.declaration}
     .reg .b16 %half0, %half1;

@@ -1,4 +1,4 @@
-## Butterfly shuffles: each lane of a warp adds the value of another lane.
+## Butterfly shuffles: in each step, a lane of a warp adds the value of another lane.
 <%def name="registers(ptx_type)">
     .reg .b32 %low, %high, %peer_low, %peer_high;
     .reg .${ptx_type} %peer;

@@ -1,4 +1,5 @@
-## One mma.sync adds to a lane's sums. Where its accumulator loses bits, it starts from zero, and add.f32 adds its products.
+## One mma.sync adds to a lane's sums. If its accumulator would lose bits, it starts from zero, and add.f32 adds its result to
+## the sums.
 <%def name="product(instruction, sums, a, b)">
 % if instruction.promotes:
     {

@@ -1,2 +1,2 @@
-## Sums are not scaled.
+## There are no block scales: sums are not scaled.
 <%def name="setup()"></%def>

@@ -1,4 +1,4 @@
-## wgmma truncates the terms of long sums, so it sums parts of K only, which are added to the totals when they are
+## wgmma truncates the terms of long sums. Therefore it sums only parts of K, which are added to the totals when they are
 ## complete. While one warpgroup adds, the other one multiplies; while a sum is added, wgmma may fill other registers.
 <%namespace name="additions" file="/${context['plan'].mainloop.additions}"/>
 <%def name="begin()">

@@ -1,4 +1,4 @@
-## mma.sync of dequantized weights and activations; sums of groups times their scales.
+## mma.sync of dequantized weights and activations. The sums of a scale group are multiplied by its scales.
 <%namespace name="dequantize" file="/${context['plan'].mainloop.dequantizer.template}"/>
 <%namespace name="activations" file="/${context['plan'].a.template}"/>
 <%namespace name="lanes" file="/ptx/lane_loads.mako"/>

@@ -1,4 +1,4 @@
-## The nonzeros of a row by loads of single indices and values, which all lanes of a nonzero share.
+## The nonzeros of a row: each index and value is loaded by all lanes that multiply the nonzero.
 <%namespace name="ptx" file="/ptx/banner.mako"/>\
 <%namespace name="products" file="/math/row_products.mako"/>\
 <%def name="multiply_row()">

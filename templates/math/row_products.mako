@@ -1,4 +1,4 @@
-## Products of nonzeros and rows of B: a nonzero has its index, its value, and the vectors of this lane.
+## Products of nonzeros and rows of B. For each nonzero there are its index, its value, and this lane's vectors of the row of B.
 <%namespace name="convert" file="/ptx/convert.mako"/>\
 <%namespace name="shuffle" file="/ptx/shuffle.mako"/>\
 <%def name="load_row(q, guard='')">

@@ -1,4 +1,5 @@
-## The nonzeros of a row by coalesced loads: each lane loads one index and value, which shuffles give to the lanes of the row.
+## The nonzeros of a row by coalesced loads: each lane loads one index and value, which shuffles pass to the other lanes of the
+## row.
 <%namespace name="ptx" file="/ptx/banner.mako"/>\
 <%namespace name="products" file="/math/row_products.mako"/>\
 <%def name="multiply_row()">

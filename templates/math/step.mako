@@ -1,4 +1,4 @@
-## The reduction of an expression over K, a step at a time. Steps beyond K are not computed, unless zeros do not change the result.
+## The reduction of an expression over K, step by step. Steps beyond K are skipped, unless zeros do not change the result.
 <%namespace name="convert" file="/ptx/convert.mako"/>
 <%def name="clear_accumulators()">
 % for r in plan.mainloop.acc.all:

@@ -1,4 +1,4 @@
-## Bounds of sums of squares of differences (families/resident_rows/sum_bounds.py): see there what the numbers are.
+## Bounds of sums of squares of differences; families/resident_rows/sum_bounds.py defines the numbers.
 <%def name="declare()">
 <% own = plan.mainloop.bounds %>\
     .reg .f32 %norm, %greatest_sum;

@@ -1,4 +1,5 @@
-## F(2x2, 3x3): the transforms of filters and of products, for one row or column. That of patches is common with F(3x3, 2x2).
+## F(2x2, 3x3): the transforms of filters and of products, for one row or column. The transform of patches is shared with F(3x3,
+## 2x2).
 
 ## The points of 3 taps: their ends, and half of the sum and of the alternating sum.
 <%def name="operand_points(taps, points)">

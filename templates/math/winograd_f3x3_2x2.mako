@@ -1,4 +1,4 @@
-## F(3x3, 2x2): the transforms of gradients of results and of products, for one row or column, with the points of F(2x2, 3x3).
+## F(3x3, 2x2): the transforms of result gradients and of products, for one row or column, with the points of F(2x2, 3x3).
 
 ## The points of 2 pixels: both, and half of their sum and of their difference.
 <%def name="operand_points(pixels, points)">

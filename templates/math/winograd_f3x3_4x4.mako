@@ -1,4 +1,4 @@
-## F(3x3, 4x4): the transforms of gradients of results and of products, for one row or column, with the points of F(4x4, 3x3).
+## F(3x3, 4x4): the transforms of result gradients and of products, for one row or column, with the points of F(4x4, 3x3).
 
 ## The points of 4 pixels.
 <%def name="operand_points(pixels, points)">

@@ -1,4 +1,5 @@
-## F(4x4, 3x3): the transforms of filters and of products, for one row or column. That of patches is common with F(3x3, 4x4).
+## F(4x4, 3x3): the transforms of filters and of products, for one row or column. The transform of patches is shared with F(3x3,
+## 4x4).
 
 ## The points of 3 taps.
 <%def name="operand_points(taps, points)">

@@ -1,5 +1,5 @@
-## Compressed tiles of a sparse matrix in CSR: kernels count the nonzeros of each tile, find where the tiles begin, mark
-## the nonzeros in the bitmaps, and store each value after those of the bits before its own.
+## Compressed tiles of a sparse matrix in CSR. Kernels count the nonzeros of each tile, find where the tiles begin, mark the
+## nonzeros in the bitmaps, and store each value behind the values of lower bits.
 <%inherit file="module.mako"/>\
 <%namespace name="ptx" file="/ptx/banner.mako"/>\
 <%namespace name="lanes" file="/ptx/shuffle.mako"/>\

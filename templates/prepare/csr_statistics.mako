@@ -1,5 +1,5 @@
-## The statistics of a sparse matrix in CSR, and the first places where its pattern is none. Three kernels add to one
-## record of 64-bit integers. They read the arrays inside their bounds, whatever row pointers and columns are.
+## The statistics of a sparse matrix in CSR, and the first places at which its pattern is invalid. Three kernels add to one
+## record of 64-bit integers. They read only inside the arrays, whatever the row pointers and columns are.
 <%inherit file="module.mako"/>\
 <%namespace name="ptx" file="/ptx/banner.mako"/>\
 <% at, size, load = plan.preparation.offsets, plan.preparation.size, plan.preparation.load %>\

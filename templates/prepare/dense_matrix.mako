@@ -1,4 +1,4 @@
-## Stores the nonzeros of a sparse matrix into a dense matrix of zeros: a warp for each row, several for a long one.
+## Stores the nonzeros of a sparse matrix into a dense matrix of zeros. Each row has one warp, a long row several.
 <%inherit file="module.mako"/>\
 <%namespace name="ptx" file="/ptx/banner.mako"/>\
 <% dense = plan.preparation %>\

@@ -1,4 +1,4 @@
-## Values in another order. One element per thread.
+## Values in another order: one element per thread.
 <%inherit file="module.mako"/>\
 <% g = plan.preparation %>\
 .visible .entry gather_values(

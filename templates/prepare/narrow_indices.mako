@@ -1,4 +1,4 @@
-## Row pointers or columns of 64 bits as 32 bits. One index per thread.
+## Converts row pointers or columns of 64 bits to 32 bits: one index per thread.
 <%inherit file="module.mako"/>\
 .visible .entry narrow_indices(
 % for line in plan.preparation.parameters.declarations:

@@ -1,4 +1,4 @@
-## Packs the truth values of a matrix: a word of 32 bits of 32 bytes of a row.
+## Packs the truth values of a matrix: a word of 32 bits from 32 bytes of a row.
 <%inherit file="module.mako"/>\
 <%namespace name="bits" file="/copy/truth_bits.mako"/>\
 <% own = plan.preparation %>\

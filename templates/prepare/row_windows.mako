@@ -1,6 +1,6 @@
-## Row windows of a sparse matrix in CSR: a block marks the distinct columns of a window in a bitmap, and numbers the marks
-## in ascending order. Columns of a row may be in any order. Windows that span more columns than the bitmap has bits are
-## prepared in several ranges of columns.
+## Row windows of a sparse matrix in CSR. A block marks the distinct columns of a window in a bitmap, and numbers the marks in
+## ascending order. Columns of a row may be in any order. A window that spans more columns than the bitmap has bits is prepared
+## in several ranges of columns.
 <%inherit file="module.mako"/>\
 <%namespace name="ptx" file="/ptx/banner.mako"/>\
 <% windows = plan.preparation %>\

@@ -1,4 +1,4 @@
-## For each nonzero (i, j) of a sparse matrix in CSR the place of (j, i). The columns of every row increase. One nonzero
+## For each nonzero (i, j) of a sparse matrix in CSR, the place of (j, i). The columns of every row must increase. One nonzero
 ## per thread.
 <%inherit file="module.mako"/>\
 <%namespace name="ptx" file="/ptx/banner.mako"/>\

@@ -1,5 +1,5 @@
-## Three kernels: one counts units of warps of each class of rows, one adds the counts of its blocks, one lists the warps.
-## A unit is a block of warps of a long row, else a row.
+## Three kernels: one counts units of warps for each class of rows, one adds the counts of all blocks, one lists the warps. A
+## unit is a block of warps if the row is long, else a row.
 <%inherit file="module.mako"/>\
 <%namespace name="ptx" file="/ptx/banner.mako"/>\
 <% rows = plan.preparation %>\

@@ -1,4 +1,4 @@
-## A warp finds where a row of A, whose columns do not decrease, enters each tile of columns.
+## A warp finds the first nonzero of a row of A in each tile of columns. The columns of a row must not decrease.
 <%inherit file="module.mako"/>\
 <%namespace name="ptx" file="/ptx/banner.mako"/>\
 <% starts = plan.preparation %>\

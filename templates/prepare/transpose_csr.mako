@@ -1,5 +1,5 @@
-## The pattern of the transpose of a sparse matrix in CSR: the nonzeros, stably sorted by column, one digit of the columns
-## after the other. A warp has a chunk of consecutive nonzeros, and counts of its own in shared memory.
+## The pattern of the transpose of a sparse matrix in CSR. The nonzeros are sorted by column, stably, by one digit of the
+## columns after the other. A warp has a chunk of consecutive nonzeros, and counts of its own in shared memory.
 <%inherit file="module.mako"/>\
 <%namespace name="ptx" file="/ptx/banner.mako"/>\
 <%namespace name="search" file="first_place.mako"/>\

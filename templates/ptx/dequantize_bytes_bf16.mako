@@ -1,4 +1,4 @@
-## Weights of 8 bits as bf16: 128 plus the lower 7 bits, less 128 or 256. Those without sign are 128 greater.
+## Weights of 8 bits as bf16: 128 plus the lower 7 bits, minus 128 or 256. Unsigned weights are 128 greater.
 <%def name="word(q, into, word, offsets)">
     xor.b32 %signed_word, ${word}, ${q.inverted};
 % for i, selector in q.pairs:

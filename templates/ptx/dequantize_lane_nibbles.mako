@@ -1,5 +1,5 @@
-## Weights of 4 bits as f16: the lane's byte of a word, twice. The lower half has its lower nibble, the upper half its upper
-## one as 16 times its value.
+## Weights of 4 bits as f16: the lane's byte of a word, twice. The lower half of the result has the lower nibble, the upper half
+## has 16 times the upper nibble.
 <%def name="word(q, into, word, offsets)">
     prmt.b32 ${into[0]}, ${word}, 0, ${q.selector};
     lop3.b32 ${into[0]}, ${into[0]}, ${q.byte_mask}, ${q.byte_magic}, ${q.lut_and_xor};

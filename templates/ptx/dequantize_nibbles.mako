@@ -1,4 +1,4 @@
-## Weights of 4 bits: a byte has two adjacent ones.
+## Weights of 4 bits: each byte has two adjacent weights.
 <%def name="word(q, into, word, offsets)">
     shr.u32 %upper_nibbles, ${word}, 4;
 % for i, selector in q.pairs:

@@ -1,4 +1,4 @@
-## Weights of 4 bits: the nibbles at one place of both halves of a word, which are four apart.
+## Weights of 4 bits: the nibbles at the same place in both halves of a word, which are four weights apart.
 <%def name="word(q, into, word, offsets)">
 % for register, bits in q.shifts:
     shr.u32 ${register}, ${word}, ${bits};

@@ -1,4 +1,5 @@
-## The batch item that a block computes. %item counts from the first item of this launch, %batch_index from that of the batch.
+## The batch item that a block computes. %item counts from the first item of this launch, %batch_index from the first item of
+## the batch.
 <%def name="registers()">
     .reg .b32 %item, %items, %first_item, %batch_index;
     .reg .b64 %batch_stride_c, %item_c;

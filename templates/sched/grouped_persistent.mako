@@ -1,4 +1,4 @@
-## As many blocks as multiprocessors, each of which loops over the tiles of all items of a jagged group.
+## The grid has as many blocks as multiprocessors; each block loops over the tiles of all items of a jagged group.
 <%namespace name="coords" file="/sched/tile_coords.mako"/>
 <%namespace name="turns" file="/sched/pingpong_turns.mako"/>
 <%def name="registers()">

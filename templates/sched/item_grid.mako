@@ -1,4 +1,4 @@
-## The third axis of the grid is the item, the others are the tiles of the largest one. Blocks without a tile exit.
+## The third axis of the grid is the item; the other axes are the tiles of the largest item. Blocks without a tile exit.
 <%namespace name="grouped" file="/sched/grouped.mako"/>
 <%def name="find()">
     { // a block of another item's tile exits

@@ -1,4 +1,4 @@
-## The kernel that makes the descriptor table of a group whose items are parts of one array: one block, a thread an item.
+## The kernel that makes the descriptor table of a group whose items are parts of one array: one block, with a thread per item.
 <%namespace name="ptx" file="/ptx/banner.mako"/>
 <%namespace name="pdl" file="/ptx/pdl.mako"/>
 <%def name="operand_addresses()"></%def>

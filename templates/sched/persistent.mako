@@ -1,4 +1,4 @@
-## As many blocks as multiprocessors, each of which loops over tiles.
+## The grid has as many blocks as multiprocessors; each block loops over tiles.
 <%namespace name="coords" file="/sched/tile_coords.mako"/>
 <%namespace name="turns" file="/sched/pingpong_turns.mako"/>
 <%namespace name="batch" file="/${context['plan'].batch.template}"/>

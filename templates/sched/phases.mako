@@ -1,5 +1,6 @@
-## The phase of a strided input gradient whose tile a block computes. A table has the numbers of each phase; all phases have
-## the same tiles. Where groups of channels are items of a batch, %item counts phases, and in each the items of the launch.
+## The phase of a strided input gradient to which a block's tile belongs. A table has the numbers of each phase; all phases have
+## the same tiles. If groups of channels are items of a batch, %item counts phases, and within each phase the items of the
+## launch.
 <%def name="registers()">
     .reg .b32 %item, %items, %phase_start, %phase_pixels<${plan.batch.axes}>;
     .reg .b64 %phase_table, %phase_row, %item_c;

@@ -1,4 +1,5 @@
-## What a tile reads of an operand, to L2: all loads of the K loop then find it there, whatever the number of stages.
+## Prefetches the part of an operand that a tile reads to L2. All loads of the K loop then hit L2, whatever the number of
+## stages.
 <%def name="rows(x)">
     { // prefetch the lines of the rows of ${x.name} that the tile reads; a thread has every ${x.threads}th row
     .reg .b64 %row_addr, %row_step, %line_addr, %line_end, %inner64;

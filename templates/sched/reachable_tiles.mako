@@ -1,5 +1,5 @@
-## Tiles of which no result is taken are neither loaded nor multiplied. The blocks of a cluster load for each other, so they skip
-## their tiles together: where no result of all of them is taken.
+## Tiles from which no result is taken are neither loaded nor multiplied. The blocks of a cluster load for each other, so they
+## skip their tiles together, if no result of any of them is taken.
 <%namespace name="values" file="/epilogue/result_values.mako"/>
 <%namespace name="turns" file="/sched/pingpong_turns.mako"/>
 <%def name="registers()">

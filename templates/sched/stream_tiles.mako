@@ -1,4 +1,5 @@
-## Persistent blocks: whole tiles, then a share of the K iterations of the last ones, from its end to its beginning.
+## Persistent blocks compute whole tiles, then a share of the K iterations of the last tiles, from the share's end to its
+## beginning.
 <%namespace name="coords" file="/sched/tile_coords.mako"/>
 <%def name="registers()">
     .reg .b32 %number, %full_tiles, %share_iters, %share_first, %share_end, %item_first, %item_end, %tail_tile, %cluster_rank;

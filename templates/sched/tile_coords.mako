@@ -1,4 +1,4 @@
-## The coordinates of a tile: %x0 and %y0 along X and Y; %k0 and %k_iters, its first element and its iterations of K.
+## The coordinates of a tile: %x0, %y0: along X and Y; %k0: its first element of K; %k_iters: its K iterations.
 <%def name="from_grid()">
     mov.u32 %x0, %ctaid.x;
     mov.u32 %y0, %ctaid.y;

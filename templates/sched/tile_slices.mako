@@ -1,4 +1,4 @@
-## Grouped: slices of a tile have blocks of their own; the last one to finish adds the sums of all.
+## Grouped: each K slice of a tile has a block of its own; the last block to finish adds the sums of all slices.
 <%namespace name="last_slice" file="/epilogue/last_slice.mako"/>
 <%def name="registers()">
     .reg .b64 %counters;

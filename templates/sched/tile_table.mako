@@ -1,4 +1,4 @@
-## A block for each tile of each item. The kernel has set %descriptor, of the block's item, and %tile, the block's number.
+## Each tile of each item has a block. The kernel has set %descriptor, that of the block's item, and %tile, the block's number.
 <%namespace name="grouped" file="/sched/grouped.mako"/>
 <%def name="find()">
     mov.u32 %tile, %ctaid.x;

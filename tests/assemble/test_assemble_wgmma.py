@@ -13,7 +13,7 @@ from ptxgen.problem.device import device
 from ptxgen.runtime.assemble import assemble
 from tests.cases import SOURCES
 
-EACH = 6
+EACH = 2
 COMPLAINT = re.compile(r"C75\d\d|warning", re.I)
 
 
@@ -36,10 +36,10 @@ COMPLAINT = re.compile(r"C75\d\d|warning", re.I)
         (43, "task_wgmma"),
     ],
 )
-def test_random_configurations_assemble_without_spills(seed, source, tmp_path, monkeypatch):
+def test_random_configurations_assemble_without_spills(seed, source, draws, tmp_path, monkeypatch):
     monkeypatch.setenv("PTXGEN_CACHE", str(tmp_path))
     d = device("h200")
-    for p, c in SOURCES[source].cases(seed, EACH, d, limit=700):
+    for p, c in SOURCES[source].cases(seed, draws * EACH, d, limit=700):
         made = assemble(render(plan_for(p, c, d)))
         output = f"{p.key()} | {c}\n{made.log}"
         assert made.cubin, output

@@ -61,9 +61,13 @@ def config(p: QuantizedGemm, d: Device, rng: np.random.Generator, threads: int =
     ms, ns, kl, vec_b = powers(1, 4), powers(1, 3), powers(0, 3), up_to(min(vectors[1], 16))
     if p.group:
         vec_b = np.minimum(vec_b, p.group // 4 // per_byte)
-    window = 4 * np.maximum(vec_b, 4) * per_byte
+    step_depth = 4 * np.maximum(vec_b, 4) * per_byte
     c: dict[str, Any] = {"ms": ms, "ns": ns, "ml": 4 * ms, "nl": 8 * ns * powers(0, 2), "kl": kl}
-    c |= {"u": kl * window * powers(0, 3), "vec_b": vec_b, "vec_a": np.minimum(up_to(min(vectors[0], 8)), window // 4)}
+    c |= {
+        "u": kl * step_depth * powers(0, 3),
+        "vec_b": vec_b,
+        "vec_a": np.minimum(up_to(min(vectors[0], 8)), step_depth // 4),
+    }
     c["vec_c"] = np.minimum(up_to(min(vectors[2], 8)), c["nl"])
     c["kg"] = np.where(rng.random(DRAWS) < 0.4, rng.integers(2, 7, DRAWS), 1)
     c["splitk"] = np.where(c["kg"] == 1, 0, rng.integers(0, 3, DRAWS))

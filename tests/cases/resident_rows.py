@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 
 from ptxgen.codegen.config.config import Config
@@ -23,8 +25,16 @@ STEPS = (
     "accum=max(accum,A[i,k]+B[k,j])",
 )
 PAIRS = ("", "", "", "i<j", "i==j", "i+40<j")
-VALUES = ("accum", "accum", "accum*s", "accum>s", "accum+{dtype}(j)", "accum*r[i]")
-CONDITIONS = ("accum>s", "accum<r[i]", "accum<r[i] or (accum==r[i] and j<=q[i])", "true", "false", "accum>s and i!=j")
+VALUES = ("accum", "accum", "accum*s", "accum>s", "accum+{dtype}(j)", "accum*r[i]", "r[i]*t[j]-accum")
+CONDITIONS = (
+    "accum>s",
+    "accum<r[i]",
+    "accum<r[i] or (accum==r[i] and j<=q[i])",
+    "true",
+    "false",
+    "accum>s and i!=j",
+    "accum*t[j]<s*r[i]",
+)
 LISTS = ("accum,i,j", "i,j", "i,accum*2,r[i]", "j")
 
 
@@ -46,8 +56,9 @@ def problem(rng: np.random.Generator, limit: int, d: Device) -> Task:
 
 
 def _text(dtype: str, pairs: str, step: str, output: str) -> str:
-    arrays = "".join(f"{name}:{t}[i];" for name, t in (("r", dtype), ("q", "s32")) if f"{name}[i]" in output)
-    scalar = f"s:{dtype};" if ">s" in output or "*s" in output else ""
+    known = (("r", dtype, "i"), ("q", "s32", "i"), ("t", dtype, "j"))
+    arrays = "".join(f"{name}:{t}[{axis}];" for name, t, axis in known if f"{name}[{axis}]" in output)
+    scalar = f"s:{dtype};" if re.search(r"[>*<]s\b", output) else ""
     when = f"when({pairs})" if pairs else ""
     return (
         f"A:{dtype}[i,k];B:{dtype}[k,j];{arrays}{scalar}accum:{dtype};where(i,j){when}{{reduce(k){{{step};}}{output};}}"

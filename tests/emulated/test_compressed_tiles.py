@@ -66,13 +66,12 @@ ROWS: dict[str, list[list[int]]] = {
 @pytest.mark.parametrize(
     ("rows", "config", "dtype"),
     [
-        pytest.param(rows, config, KINDS[(n + offsets) % len(KINDS)], id=f"{name}-{('bitmap', 'offsets')[offsets]}")
+        pytest.param(rows, (CONFIG, OFFSETS)[n // 2 % 2], KINDS[(n + n // 2 % 2) % len(KINDS)], id=name)
         for n, (name, rows) in enumerate(ROWS.items())
-        for offsets, config in enumerate((CONFIG, OFFSETS))
     ],
 )
 def test_rows_of_every_kind(rows: list[list[int]], config: Config, dtype: str) -> None:
-    """Types in turn."""
+    """Configurations and types in turn."""
     p, arrays = with_rows(rows, 97, 11, dtype)
     runner = Runner.of(EmulatedDriver(), p, config)
     for alpha, beta in ((1.0, 0.0), (2.0, -1.0)):

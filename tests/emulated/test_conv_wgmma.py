@@ -21,14 +21,14 @@ from tests.cases import SOURCES
 
 @pytest.mark.parametrize("seed", range(2))
 def test_random_convolutions(seed):
-    for n, (p, c) in enumerate(SOURCES["conv_wgmma"].cases(seed, 3, H200, limit=70)):
+    for n, (p, c) in enumerate(SOURCES["conv_wgmma"].cases(seed, 2, H200, limit=70)):
         inputs = ("integers", "normal", "scaled")[(n + seed) % 3]
         beta = float(n % 2)
         verify(p, c, inputs, 1.0 + beta, beta, seed=seed, completion=("early", "late")[n % 2])
 
 
 def test_random_convolutions_with_packed_operands():
-    for n, (p, c) in enumerate(SOURCES["conv_wgmma_packed"].cases(0, 4, H200, limit=60)):
+    for n, (p, c) in enumerate(SOURCES["conv_wgmma_packed"].cases(0, 2, H200, limit=60)):
         inputs = ("integers", "normal", "scaled")[n % 3]
         verify(p, c, inputs, 1.0 + n % 2, float(n % 2), seed=n, completion=("late", "early")[n % 2])
 
@@ -124,13 +124,13 @@ def test_packed_operands(case):
 
 
 def test_random_convolutions_without_packing():
-    for n, (p, c) in enumerate(SOURCES["conv_wgmma_tiled"].cases(0, 4, H200, limit=60)):
+    for n, (p, c) in enumerate(SOURCES["conv_wgmma_tiled"].cases(0, 2, H200, limit=60)):
         inputs = ("integers", "normal", "scaled")[n % 3]
         verify(p, c, inputs, 1.0 + n % 2, float(n % 2), completion=("late", "early")[n % 2])
 
 
 def test_random_convolutions_of_groups():
-    for n, (p, c) in enumerate(SOURCES["conv_wgmma_groups"].cases(1, 3, H200, limit=40)):
+    for n, (p, c) in enumerate(SOURCES["conv_wgmma_groups"].cases(1, 2, H200, limit=40)):
         inputs = ("integers", "normal", "scaled")[n % 3]
         verify(p, c, inputs, 1.0 + n % 2, float(n % 2), completion=("late", "early")[n % 2])
 
@@ -342,7 +342,7 @@ def test_convolutions_without_packing(case):
 
 
 def test_random_weight_gradients_by_image():
-    for n, (p, c) in enumerate(SOURCES["conv_wgmma_by_image"].cases(0, 6, H200, limit=60)):
+    for n, (p, c) in enumerate(SOURCES["conv_wgmma_by_image"].cases(0, 3, H200, limit=60)):
         inputs = ("integers", "normal", "scaled")[n % 3]
         verify(p, c, inputs, 1.0 + n % 2, float(n % 2), completion=("late", "early")[n % 2])
 
@@ -401,7 +401,7 @@ def test_no_pixel_is_multiplied_by_zeros_past_the_end_of_a_row():
 
 
 def test_random_convolutions_with_few_channels():
-    for n, (p, c) in enumerate(SOURCES["conv_wgmma_few_channels"].cases(0, 4, H200, limit=60)):
+    for n, (p, c) in enumerate(SOURCES["conv_wgmma_few_channels"].cases(0, 2, H200, limit=60)):
         inputs = ("integers", "normal", "scaled")[n % 3]
         verify(p, c, inputs, 1.0 + n % 2, float(n % 2), seed=n, completion=("late", "early")[n % 2])
 
@@ -530,7 +530,7 @@ def test_stages_of_taps_of_a_filter_row(case):
 
 
 def test_random_stages_of_all_taps_of_a_filter_row():
-    for n, (p, c) in enumerate(SOURCES["conv_wgmma_row_taps"].cases(0, 4, H200, limit=48)):
+    for n, (p, c) in enumerate(SOURCES["conv_wgmma_row_taps"].cases(0, 2, H200, limit=48)):
         inputs = ("integers", "normal", "scaled")[n % 3]
         verify(p, c, inputs, 1.0 + n % 2, float(n % 2), seed=n, completion=("late", "early")[n % 2])
 

@@ -20,13 +20,13 @@ from tests.lowered import im2col_of
 
 
 def test_random_strided_input_gradients():
-    for n, (p, c) in enumerate(SOURCES["conv_wgmma_phased"].cases(0, 4, H200, limit=60)):
+    for n, (p, c) in enumerate(SOURCES["conv_wgmma_phased"].cases(0, 2, H200, limit=60)):
         inputs = ("integers", "normal", "scaled")[n % 3]
         verify(p, c, inputs, 1.0 + n % 2, float(n % 2), seed=n, completion=("late", "early")[n % 2])
 
 
 def test_random_input_gradients_with_phases_as_columns():
-    for n, (p, c) in enumerate(SOURCES["conv_wgmma_merged"].cases(0, 4, H200, limit=60)):
+    for n, (p, c) in enumerate(SOURCES["conv_wgmma_merged"].cases(0, 2, H200, limit=60)):
         inputs = ("integers", "normal", "scaled")[n % 3]
         on = replace(H200, sms=12) if n % 2 else H200
         verify(p, c, inputs, 1.0 + n % 2, float(n % 2), on, seed=n, completion=("late", "early")[n % 2])
@@ -238,7 +238,7 @@ def test_phases_that_are_not_interleaved(shape, fields):
 
 
 def test_random_interleaved_phases():
-    for n, (p, c) in enumerate(SOURCES["conv_wgmma_interleaved"].cases(0, 4, H200, limit=60)):
+    for n, (p, c) in enumerate(SOURCES["conv_wgmma_interleaved"].cases(0, 2, H200, limit=60)):
         inputs = ("integers", "normal", "scaled")[n % 3]
         verify(p, c, inputs, 1.0 + n % 2, float(n % 2), seed=n, completion=("late", "early")[n % 2])
 

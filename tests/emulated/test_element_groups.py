@@ -73,6 +73,7 @@ def ran(p: Task, x: Any, keys: Any, config: str, offset: int = 0, **options: Any
     return found
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("seed", range(2))
 def test_random_reductions_equal_the_oracle(seed: int) -> None:
     driver = EmulatedDriver(H200)

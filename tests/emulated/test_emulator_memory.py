@@ -14,6 +14,7 @@ from ptxgen.errors import InputError, OutOfBoundsFault, ParseError, RaceFault
 THREAD = "mov.u32 %r0, %tid.x; mov.u32 %r9, %ctaid.x; mov.u32 %r8, %ntid.x; mad.lo.u32 %r0, %r9, %r8, %r0;"
 
 
+@pytest.mark.each_pair
 @pytest.mark.parametrize("space", ["global", "shared", "generic", "generic shared"])
 @pytest.mark.parametrize("vector", ["", ".v2", ".v4"])
 @pytest.mark.parametrize("element", ["u8", "b16", "u32", "f32", "b64", "f64"])

@@ -101,12 +101,13 @@ def test_sums_within_the_error_of_tensor_cores_of_the_threshold(condition: str, 
     p, r = near(40, 24, 16)
     product, task = p @ r.T, ptxgen.task(query(condition))
     assert (product == p.astype("f8") @ r.T.astype("f8")).all()
-    for t in (16, 16 + 2**-8, 16 + 2**-10, 16 - 2**-10):
+    thresholds = (16, 16 + 2**-8, 16 + 2**-10, 16 - 2**-10)
+    for t in thresholds[list(CONDITIONS).index(condition) % 2 :: 2]:
         expected = where(CONDITIONS[condition](product, t))
         hits = task(P=p, R=r, t=np.float32(t))
         assert pairs(hits) == expected
         assert (hits.values == product[hits.i, hits.j]).all()
-    assert runs == [True] * 4
+    assert runs == [True] * 2
 
 
 def test_without_a_bound_pairs_are_missing(runs: list[bool], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -266,13 +267,12 @@ def test_kernels_round_operands(where: str, k: int) -> None:
     for found in select(p, device(where), k=400):
         by_family.setdefault(found.config.family, []).append(found.config)
     assert set(by_family) >= ({"wgmma", "mma"} if (where, k) == ("h100", 64) else {"mma"})
-    for configs in by_family.values():
-        for config in (configs[0], configs[-1]):
-            lists = {name: np.zeros(y.shape, y.dtype.numpy) for name, y in p.result_arrays.items()}
-            given = {"A": np.full((m, k), x), "B": np.full((n, k), x), **lists}
-            out = Runner.of(EmulatedDriver(), p, config).compute(given, scalars={"scalar0": 0.0})
-            assert out["count"] == [m * n]
-            assert (abs(out["C"] - k * float(x) ** 2) < k * 2.0**-18).all(), config
+    for config, *_ in by_family.values():
+        lists = {name: np.zeros(y.shape, y.dtype.numpy) for name, y in p.result_arrays.items()}
+        given = {"A": np.full((m, k), x), "B": np.full((n, k), x), **lists}
+        out = Runner.of(EmulatedDriver(), p, config).compute(given, scalars={"scalar0": 0.0})
+        assert out["count"] == [m * n]
+        assert (abs(out["C"] - k * float(x) ** 2) < k * 2.0**-18).all(), config
 
 
 # ---- on a GPU

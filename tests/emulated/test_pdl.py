@@ -58,6 +58,7 @@ def entries(text: str) -> list[str]:
     return re.sub(r"//[^\n]*", "", text).split(".visible .entry")[1:]
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("opens", ["on_exit", "on_start"])
 @pytest.mark.parametrize("name", KERNELS)
 def test_no_memory_access_before_griddepcontrol_wait(name: str, opens: str) -> None:

@@ -346,6 +346,7 @@ ROWS: dict[str, list[list[int]]] = {
 }
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("n", [1, 7, 16])
 @pytest.mark.parametrize("name", ROWS)
 def test_rows_of_every_kind(name: str, n: int) -> None:
@@ -374,6 +375,7 @@ A = ptxgen.SparseMatrix(np.array([0, 1, 2], INT), np.array([0, 2], INT), np.ones
 B = np.ones((3, 4), F32)
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("wide", [False, True])
 @pytest.mark.parametrize(
     ("changes", "message"),

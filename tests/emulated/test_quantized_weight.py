@@ -39,6 +39,7 @@ def product(a: np.ndarray, w: QuantizedWeight) -> np.ndarray:
     return a.astype(np.float64) @ w.dequantize().astype(np.float64).T
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("dtype", [np.float16, BF16, np.float32])
 @pytest.mark.parametrize("name", WEIGHT_FORMATS)
 def test_integers_are_the_nearest(name: str, dtype: Any) -> None:

@@ -30,6 +30,22 @@ def test_random_problems_and_configurations(n: int) -> None:
         assert not wrong, f"{p.key()} | {c}"
 
 
+@pytest.mark.parametrize(
+    ("output", "columns"),
+    [
+        ("C[i]min=max(1-accum*r[i]*t[j],0)", 4),
+        ("C[i]argmin=r[i]+t[j]-accum*2", 8),
+        ("accum*t[j]<r[i]?L.add(j,accum*t[j])", 2),
+    ],
+)
+def test_values_read_arrays_along_j(output: str, columns: int) -> None:
+    step = "accum+=A[i,k]*B[k,j]"
+    text = f"A:f32[i,k];B:f32[k,j];r:f32[i];t:f32[j];accum:f32;where(i,j){{reduce(k){{{step};}}{output};}}"
+    p = Task(70, 67, 2, "NT", text=text, capacity=4690 if "add" in output else 0)
+    c = parse_config(f"{CONFIG} columns_at_once={columns}")
+    assert all(r.ok for r in check_some(EmulatedDriver(), p, c, 1, 3))
+
+
 def best(op: str, a: Any, b: Any) -> list[int]:
     p = Task(len(a), len(b), a.shape[1], "NT", text=TEXT.format(op=op))
     runner = Runner.of(EmulatedDriver(), p, parse_config(CONFIG))

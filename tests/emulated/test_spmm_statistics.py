@@ -23,6 +23,7 @@ def record(indptr: Any, indices: Any, k: int, index: str = "i32") -> PatternReco
         return read_pattern(driver, buffers.addresses, len(indptr) - 1, k, len(indices), index)
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("index", ["i32", "i64"])
 @pytest.mark.parametrize(
     ("m", "k", "text"),
@@ -72,6 +73,7 @@ def test_unsorted_and_repeated_columns_are_not_distinct(text: str) -> None:
     assert replace(got, distinct=True) != got
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize(
     ("indptr", "indices", "expected"),
     [

@@ -29,6 +29,7 @@ EACH = 3
 PLAIN = "ms=4 ns=4 ml=16 nl=32 lanes_m=4 u=8 vec_a=1 vec_b=1 vec_c=1 cp_async_a=0 cp_async_b=0"
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("on", ["h200", "t4"])
 def test_random_programs_of_every_type(on, seed):

@@ -335,6 +335,7 @@ def test_reductions_take_slices_that_leave_the_workspace_as_it_was() -> None:
         assert allowed or (broken is not None and broken.name == "wgmma_reduced_values")
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("output", ["C[i,j]=accum", "C[i]+=accum", "C[i]logsumexp=accum", "C[g[i],h[j]]+=accum"])
 @pytest.mark.parametrize("k", [0, 64])
 def test_candidates_are_legal_for_an_empty_sum(output: str, k: int) -> None:

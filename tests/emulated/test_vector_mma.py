@@ -67,13 +67,12 @@ ROWS: dict[str, list[list[int]]] = {
 @pytest.mark.parametrize(
     ("rows", "config", "kinds"),
     [
-        pytest.param(rows, config, TYPES[(n + parts) % len(TYPES)], id=f"{name}-{('natural', 'parts')[parts]}")
+        pytest.param(rows, (CONFIG, SPLIT)[n // 2 % 2], TYPES[(n + n // 2 % 2) % len(TYPES)], id=name)
         for n, (name, rows) in enumerate(ROWS.items())
-        for parts, config in enumerate((CONFIG, SPLIT))
     ],
 )
 def test_rows_of_every_kind(rows: list[list[int]], config: Config, kinds: tuple[str, str]) -> None:
-    """Types in turn."""
+    """Configurations and types in turn."""
     p, arrays = with_rows(rows, 97, 44, *kinds)
     runner = Runner.of(EmulatedDriver(), p, config)
     for alpha, beta in ((1.0, 0.0), (2.0, -1.0)):

@@ -35,20 +35,20 @@ def test_rows_of_any_alignment(options):
     K inside a tile."""
     c = parse_config(f"family=wgmma {OPTIONS[options]}")
     index = list(OPTIONS).index(options)
-    for n, layout in list(enumerate(LAYOUTS))[index // 2 % 2 :: 2]:
-        seed = n + index
-        p = Gemm(
-            67 + seed % 3,
-            71 - seed % 5,
-            (77, 131, 203, 66)[seed % 4],
-            layout,
-            ("f16", "bf16")[seed % 2],
-            aligned_a=(2, 4, 8, 16)[seed % 4],
-            aligned_b=2,
-        )
-        inputs, beta = ("integers", "normal")[n // 2], float(n // 2)
-        assert first_violation(lower(p), c, H200) is None
-        verify(p, c, inputs, 1.0, beta, data=n, on="h200", shift=True)
+    n = index // 2 % 2 + 2 * (index % 2)
+    layout, seed = LAYOUTS[n], n + index
+    p = Gemm(
+        67 + seed % 3,
+        71 - seed % 5,
+        (77, 131, 203, 66)[seed % 4],
+        layout,
+        ("f16", "bf16")[seed % 2],
+        aligned_a=(2, 4, 8, 16)[seed % 4],
+        aligned_b=2,
+    )
+    inputs, beta = ("integers", "normal")[n // 2], float(n // 2)
+    assert first_violation(lower(p), c, H200) is None
+    verify(p, c, inputs, 1.0, beta, data=n, on="h200", shift=True)
 
 
 @pytest.mark.parametrize("ld", range(40, 48))

@@ -73,6 +73,7 @@ def problem(dtype: str, epilogue: str) -> Gemm:
     )
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("configuration", CONFIGURATIONS)
 @pytest.mark.parametrize("name", NAMES)
 def test_kernels_compute_them(registered: None, name: str, configuration: str) -> None:

@@ -112,6 +112,7 @@ UNEVEN = "ms=48 ns=24 ml=96 nl=48"
 POWERS = ("ms=32 ns=32 ml=32 nl=64", "ms=16 ns=16 ml=64 nl=32")
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize(
     ("dtype", "compute", "target", "tile"),

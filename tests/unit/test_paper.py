@@ -112,6 +112,7 @@ def test_text_and_csv_have_the_same_rows(name: str, files: dict[str, Path], caps
     assert json.loads(capsys.readouterr().out) == plain(documents.read(files[name], DOCUMENTS[name]["command"]))
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("name", DOCUMENTS)
 @pytest.mark.parametrize("ending", pictures.FORMATS)
 def test_pictures_are_drawn(name: str, ending: str, files: dict[str, Path], tmp_path: Path) -> None:

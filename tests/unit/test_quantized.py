@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from ptxgen.problem.device import device
 from ptxgen.problem.reference import operands
 from ptxgen.problem.registry import from_dict, parse
 from ptxgen.problem.suites import cases
+from ptxgen.tuning.search.sampler import Categorical
 from ptxgen.tuning.selection import select
 
 H200 = device("h200")
@@ -123,6 +125,7 @@ def test_commands(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """They take weights, group and zero points; the text form survives the database."""
+    monkeypatch.setattr(Categorical, "learn", partial(Categorical.learn, wanted=20, limit=1 << 16))
     monkeypatch.setenv("PTXGEN_DATABASE", str(tmp_path / "tuning.sqlite"))
     monkeypatch.setenv("PTXGEN_DRIVER", "emulated")
     words = [name, "quantized_gemm", "--shape", "3,24,128", "--weights", "u4", "--group", "64", "--zeros"]

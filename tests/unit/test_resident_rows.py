@@ -38,7 +38,7 @@ CONFIG = "family=resident_rows resident_k=3"
 BREAKS = {
     "resident_rows_sink": [(lowered(output="C[j]argmin=accum"), CONFIG, "lists of pairs, and reductions of rows")],
     "resident_rows_types": [(lowered(dtype="f16"), CONFIG, "elements of type f16; registers hold")],
-    "resident_rows_arrays": [(lowered(output="C[i]=max(C[i],accum+t[j])"), CONFIG, "read only A, B and numbers")],
+    "resident_rows_arrays": [(lowered(output="C[i]=max(C[i],accum+u[i,j])"), CONFIG, "read only A, B and numbers")],
     "resident_rows_k": [(lowered(k=4), CONFIG, "resident_k=3; it must be K, 4")],
     "resident_rows_copies": [
         (lowered(), f"{CONFIG} tile_columns=1024 row_warps=2", "tile_columns=1024 of 3 elements: a thread copies 48")

@@ -522,7 +522,7 @@ def test_families_are_those_that_compute_the_types():
 
 @pytest.mark.parametrize("code", range(4))
 def test_candidates_of_every_family_become_kernels(code):
-    """60 of each family, over types, layouts and alignments."""
+    """24 of each family, over types, layouts and alignments."""
     rng = np.random.default_rng(code)
     made = 0
     problems = [
@@ -533,12 +533,12 @@ def test_candidates_of_every_family_become_kernels(code):
     for p in problems:
         c = space.candidates(p, H200)
         rows = np.flatnonzero(c.family == code)
-        for i in rng.choice(rows, min(-(-60 // len(problems)), len(rows)), replace=False):
+        for i in rng.choice(rows, min(-(-24 // len(problems)), len(rows)), replace=False):
             plan = plan_for(user(p), c.row(int(i)), H200)
             assert render(plan).text
             assert plan.launch(p).steps
             made += 1
-    assert made >= 60
+    assert made >= 24
 
 
 @pytest.mark.parametrize("p", ALL, ids=str)

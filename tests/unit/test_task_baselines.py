@@ -203,6 +203,7 @@ def stand_in_tensors(driver: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 OF_TILES = {"triton": triton_outer.TritonOuter, "gluon": gluon_staged.GluonStaged}
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("baseline", OF_TILES)
 @pytest.mark.parametrize("name", MATRICES)
 def test_kernels_of_tiles_compute_the_program(

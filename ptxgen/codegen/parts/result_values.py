@@ -94,11 +94,21 @@ class ResultValues(Part):
         return sink
 
     @cached_property
-    def arrays(self) -> list[ReadArray]:
+    def read(self) -> list[ReadArray]:
         """The arrays that the values read."""
         vectors = [ReadArray(v.name, v.axis, v.element, self.vec) for v in self.sink.vectors]
         arrays = [*(ReadArray(x.name, x.axes, x.element, self.vec) for x in self.sink.elements), *vectors]
         return [x for x in arrays if x.element.value in variables(*self.roots)]
+
+    @property
+    def arrays(self) -> list[ReadArray]:
+        """The arrays that are loaded for each vector of results."""
+        return self.read
+
+    @property
+    def held(self) -> Sequence[ReadArray]:
+        """The arrays whose elements are in registers before values are computed."""
+        return ()
 
     @property
     def preinitialised(self) -> list[tuple[str, str, str]]:
@@ -250,7 +260,7 @@ class ResultValues(Part):
         for q, r in enumerate(sums):
             known = {accumulator: r, variable("i", "s32"): "%index_i", variable("j", "s32"): f"%index_j{q}"}
             known |= self.known
-            known |= {x.element: x.register(q) for x in self.arrays}
+            known |= {x.element: x.register(q) for x in (*self.arrays, *self.held)}
             results = [tile[q] for tile in self.tiles]
             out += statements(self.roots, known, results, sm=self.sm, temporaries=used).lines
         return out

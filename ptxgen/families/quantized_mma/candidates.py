@@ -46,7 +46,7 @@ class QuantizedMmaSpace(MultistageSpace):
     tile_rules = ("axis", "range", "threads", "quantized_mma_tile", "quantized_mma_depth", "quantized_mma_groups")
 
     def _widths(self, p: KernelProblem) -> list[int]:
-        """Bytes of a load of weights: the widest for which groups have whole windows, and the next narrower."""
+        """Bytes of a load of weights: the widest for which groups have whole steps, and the next narrower."""
         access = access_of(p)
         group, per_byte = access.group, access.format.per_byte
         most = group // QUAD // per_byte if group else 16
@@ -58,8 +58,8 @@ class QuantizedMmaSpace(MultistageSpace):
         per_byte, rows = access_of(p).format.per_byte, []
         for vec_b, ms, ns, along, kl, steps in product(self._widths(p), ROWS, COLUMNS, WARPS_LONG, GROUPS, STEPS):
             if THREADS[0] <= along * kl * WARP <= THREADS[1]:
-                window = QUAD * max(vec_b, WORD) * per_byte
-                rows.append((ms, ns, ms // 2 * LANES, ns * LANES * along, kl, steps * kl * window, vec_b))
+                step_depth = QUAD * max(vec_b, WORD) * per_byte
+                rows.append((ms, ns, ms // 2 * LANES, ns * LANES * along, kl, steps * kl * step_depth, vec_b))
         return np.array(rows, np.int64).reshape(-1, len(SHAPE))
 
     def tiles(self, p: KernelProblem) -> Columns:

@@ -3,8 +3,7 @@
 The product is transposed: weights are the operand of mma.sync with 16 rows, activations are the operand with 8 columns.
 A warp has a tile of ``ns`` · 8 weight rows (columns of C) by all ``ml`` rows of activations. A lane has ``ns`` adjacent
 weight rows, and the sums of two rows of C in each tile of 8. The four lanes of a quad load adjacent vectors of the same
-weight rows. The instruction takes the elements in this order of K, so a step of a warp is a window of K of four
-vectors.
+weight rows. The instruction takes the elements in this order of K, so a step of a warp has four vectors of K.
 
 Threads copy activations to stages in shared memory, which all warps along N read. Without stages, each lane loads its
 own activations from global memory.
@@ -34,6 +33,7 @@ ELEMENT = 2  #: bytes of an element of A
 FIXED_REGISTERS = 36  #: registers of a thread besides operands, sums and addresses
 COPY_REGISTERS = 10  #: addresses of copies to stages
 NO_WEIGHTS = QuantizedRows(True, 1, 1, 1, 0, 1, 1)
+MANY_STEPS = 4  #: steps of which ptxas hoists the loads of two next ones
 HOISTED = 16  #: loads that ptxas hoists into registers which are free at that place
 
 
@@ -43,7 +43,7 @@ class QuantizedMmaGeometry(ThreadLoadGeometry):
 
     along: IntOrColumn  #: warps of the block along N
     depth: IntOrColumn  #: elements of K of a lane per step
-    window: IntOrColumn  #: elements of K of a warp per step
+    step_depth: IntOrColumn  #: elements of K of a warp per step
     steps: IntOrColumn  #: steps of a warp per K iteration
     words: IntOrColumn  #: words of weights that a lane has per row and step
     scaled: BoolOrColumn  #: True if scale groups are shorter than a row
@@ -72,21 +72,22 @@ def geometry(p: KernelProblem, c: Any) -> QuantizedMmaGeometry:
     per_byte, grouped = access.format.per_byte, access.group > 0
     words = np.maximum(c.vec_b // WORD, 1)
     depth = words * WORD * per_byte
-    window = QUAD * depth
+    step_depth = QUAD * depth
     along = c.nl // np.maximum(LANES * c.ns, 1)
-    steps = c.u // np.maximum(c.kl * window, 1)
+    steps = c.u // np.maximum(c.kl * step_depth, 1)
     threads = along * c.kl * WARP
     tiles_m = c.ms // 2
     loads_a = tiles_m * np.maximum(depth // np.maximum(c.vec_a, 1), 1)
     loads_b = c.ns * np.maximum(WORD // np.maximum(c.vec_b, 1), 1)
     c_row_pitch = c.nl + 4
     sums = c.ns * c.ms * (2 if grouped else 1)
-    scales = np.maximum(steps * window // access.group, 1) if grouped else 0
+    scales = np.maximum(steps * step_depth // access.group, 1) if grouped else 0
     scales = (scales + c.fragment_prefetch) * c.ns * (1 + access.zeros)
     chunk = np.minimum(depth, CHUNK)
     operands = chunk // 2 * (c.ns + tiles_m) + where(c.vec_a == 1, chunk * tiles_m, 0)
-    # ptxas hoists loads of activations, of a step and of the next one
-    hoisted = tiles_m * depth // 2 * where(steps > 1, 2, 1) - chunk // 2 * tiles_m - HOISTED
+    # ptxas hoists loads of activations, of a step and of the next one, of two next ones if there are many
+    ahead = where(steps > 1, where(steps >= MANY_STEPS, 3, 2), 1)
+    hoisted = tiles_m * depth // where(c.vec_a == 1, 1, 2) * ahead - chunk // 2 * tiles_m - HOISTED
     # those from shared memory need half of their registers; of several steps, ptxas hoists two more
     from_shared = chunk // 4 * tiles_m * where(steps > 1, 3, -1)
     hoisted = where(c.stages > 0, from_shared, np.maximum(hoisted, 0))
@@ -99,7 +100,7 @@ def geometry(p: KernelProblem, c: Any) -> QuantizedMmaGeometry:
         b=OperandGeometry(loads=loads_b * steps * threads),
         along=along,
         depth=depth,
-        window=window,
+        step_depth=step_depth,
         steps=steps,
         words=words,
         scaled=grouped,

@@ -61,7 +61,7 @@ class Weights:
         return self.words * WORD * self.per_byte
 
     @property
-    def window(self) -> int:
+    def step_depth(self) -> int:
         """Elements of K that a warp has in a step."""
         return QUAD * self.depth
 
@@ -74,7 +74,7 @@ class Weights:
     @property
     def portion(self) -> int:
         """The number of steps that belong to one scale group; 0: all weights of a row have one scale."""
-        return self.group // self.window if self.group else 0
+        return self.group // self.step_depth if self.group else 0
 
     @property
     def portions(self) -> int:
@@ -113,7 +113,7 @@ class Weights:
         then those of the group that ends with the step, whose registers are free after it.
         """
         ahead = self.stride if following else 0
-        start = (step * self.window + ahead) // self.per_byte
+        start = (step * self.step_depth + ahead) // self.per_byte
         out = []
         for i in range(self.rows):
             at = f"%ptr_b{i}"
@@ -252,11 +252,11 @@ class Copy(NamedTuple):
 class Stages:
     """Stages of activations in shared memory, filled by cp.async. ``count``: the number of stages; ``rows``,
     ``extent``: extents of a stage along M and K; ``vec``: elements of a copy; ``chunk``: elements of a lane's load;
-    ``depth``: elements of K of a lane in a window; ``threads``: threads of the block; ``first``: offset of the stages
-    in shared memory, in bytes.
+    ``depth``: elements of K of a lane in a step; ``threads``: threads of the block; ``first``: offset of the stages in
+    shared memory, in bytes.
 
-    The four lanes of a quad each read ``chunk`` elements, ``depth`` elements apart along K. In each window of K, a row
-    of a stage has these four chunks next to each other. Rows are padded by four chunks to avoid bank conflicts.
+    The four lanes of a quad each read ``chunk`` elements, ``depth`` elements apart along K. In each step, a row of a
+    stage has these four chunks next to each other. Rows are padded by four chunks to avoid bank conflicts.
     """
 
     count: int
@@ -294,9 +294,9 @@ class Stages:
     def place(self, k: int) -> int:
         """The place in a row at which element ``k`` of K is stored. Places exchange bits of ``k``, so they can be
         added."""
-        window = QUAD * self.depth
-        quarter, chunk, element = k % window // self.depth, k % self.depth // self.chunk, k % self.chunk
-        return k // window * window + (chunk * QUAD + quarter) * self.chunk + element
+        step_depth = QUAD * self.depth
+        quarter, chunk, element = k % step_depth // self.depth, k % self.depth // self.chunk, k % self.chunk
+        return k // step_depth * step_depth + (chunk * QUAD + quarter) * self.chunk + element
 
     def read_offset(self, step: int, chunk: int, row: int) -> int:
         """Bytes from a lane's first chunk in a stage to chunk ``chunk`` of row ``row`` in step ``step``."""
@@ -353,12 +353,12 @@ class Stages:
     def place_steps(self) -> list[tuple[str, int, int, int]]:
         """The terms of a place, as (name, shift, mask, factor): a place is the sum of ((k >> shift) & mask) · factor
         elements."""
-        window, deep = QUAD * self.depth, self.depth // self.chunk
+        step_depth, deep = QUAD * self.depth, self.depth // self.chunk
         return [
             ("element of a chunk", 0, self.chunk - 1, 1),
             ("chunk of a lane", log2(self.chunk), deep - 1, QUAD * self.chunk),
             ("lane of a quad", log2(self.depth), QUAD - 1, self.chunk),
-            ("window", log2(window), self.extent // window - 1, window),
+            ("step", log2(step_depth), self.extent // step_depth - 1, step_depth),
         ]
 
     @property
@@ -379,7 +379,7 @@ class Activations:
     tiles: int
     vec: int
     depth: int
-    window: int
+    step_depth: int
     stride: int
     stages: Stages | None = None
     strided: bool = False
@@ -448,7 +448,7 @@ class Activations:
         for j in range(self.tiles):
             for place in range(0, self.chunk, self.vec):
                 first = chunk * self.chunk + place
-                offset = (step * self.window + first) * ELEMENT
+                offset = (step * self.step_depth + first) * ELEMENT
                 if self.vec == 1:
                     name = self.halves[j, place]
                     out.append(Load("b16", name, [name], f"%ptr_a{j}", offset, first, "b16"))

@@ -26,7 +26,7 @@ class Chunk(NamedTuple):
 
 
 class Step(NamedTuple):
-    """A step: a window of K of a warp. ``loads``: loads of weights, and of scales of a group that begins with the step;
+    """A step of a warp along K. ``loads``: loads of weights, and of scales of a group that begins with the step;
     ``following``: the same loads for the next K iteration; ``zero_points``: (offsets of a row, its zero point) for a
     group that begins with the step; ``joins``: words composed of narrower loads; ``chunks``: its chunks; ``scales``:
     the instructions that convert the scales of a group that ends with the step."""
@@ -136,7 +136,7 @@ class QuantizedMmaMainloop(Part):
     @property
     def warp_elements(self) -> int:
         """Elements of K that a warp has in a K iteration."""
-        return self.weights.window * self.weights.steps
+        return self.weights.step_depth * self.weights.steps
 
     @property
     def warp_bytes(self) -> int:

@@ -50,7 +50,7 @@ def work(p: KernelProblem, c: Columns, g: QuantizedMmaGeometry, d: Device) -> Wo
     issued = c.ns // 2 * tiles_m * g.depth // QUAD  # matrix instructions of a step
     loads_a = tiles_m * g.depth / np.maximum(c.vec_a, 1) * np.where(c.vec_a == 1, 1.5, 1)
     loads_b = c.ns * np.maximum(4 / np.maximum(c.vec_b, 1), 1) * np.where(c.vec_b < 4, 2, 1)
-    groups = g.steps * g.window / access.group if access.group else 0.0
+    groups = g.steps * g.step_depth / access.group if access.group else 0.0
     scaling = groups * (c.ns * (2 + 2 * access.zeros) + c.ns * c.ms)
     pair = np.where(g.strided, STRIDED[p.dtype == "bf16"] + tiles_m / c.ns, pair)
     step = issued + c.ns * g.depth / 2 * pair + loads_a + loads_b
@@ -61,7 +61,7 @@ def work(p: KernelProblem, c: Columns, g: QuantizedMmaGeometry, d: Device) -> Wo
     math = warps * g.steps * issued * (WARP // 2 * COLUMNS * 16) / perf_costs.mma_rate(p, d)
     moved_b = c.nl * c.u // access.format.per_byte
     # lanes of a quad load adjacent vectors of a row of A: a warp reads 8 rows of each tile
-    read_a = warps * g.steps * tiles_m * LANES * g.window * ELEMENT
+    read_a = warps * g.steps * tiles_m * LANES * g.step_depth * ELEMENT
     lines = LOOKUPS * read_a / (QUAD * np.minimum(c.vec_a, CHUNK) * ELEMENT)  # a line of each row
     staged = c.stages > 0
     wavefronts = np.where(staged, read_a / perf_costs.WAVEFRONT, lines) + moved_b / perf_costs.WAVEFRONT

@@ -50,7 +50,7 @@ class QuantizedMmaPlan(Plan):
         stages = (
             Stages(c.stages, c.ml, c.u, c.vec_a, chunk, depth, int(g.threads), int(g.sums_shared)) if c.stages else None
         )
-        self.a = Activations(c.ms // 2, c.vec_a, depth, self.b.window, c.u, stages, bool(g.strided))
+        self.a = Activations(c.ms // 2, c.vec_a, depth, self.b.step_depth, c.u, stages, bool(g.strided))
         dequantizer = Dequantizer(access.format, p.dtype, bool(g.strided))
         self.mainloop = QuantizedMmaMainloop(c, g, self.b, self.a, instruction(p, self.device), dequantizer)
         self.c = self._c_access(CAddressing(p.operand("C").access.mode != STRIDED), c.vec_c)

@@ -19,7 +19,7 @@ SUMS_LIMIT = 128  #: most sums of a lane
 def _groups(p: KernelProblem, g: QuantizedMmaGeometry) -> Any:
     """True if the steps of a warp have whole scale groups."""
     group = access_of(p).group
-    return (g.window <= group) & (g.steps * g.window % group == 0) if group else True
+    return (g.step_depth <= group) & (g.steps * g.step_depth % group == 0) if group else True
 
 
 RULES = (
@@ -47,15 +47,15 @@ RULES = (
     Rule(
         "quantized_mma_depth",
         lambda p, c, g, d: (
-            (g.steps >= 1) & (c.u == g.steps * c.kl * g.window) & (g.steps * c.ns * g.words <= LOADS_LIMIT)
+            (g.steps >= 1) & (c.u == g.steps * c.kl * g.step_depth) & (g.steps * c.ns * g.words <= LOADS_LIMIT)
         ),
-        "u={c.u} is {g.steps} steps of kl={c.kl} warps along K, each of {g.window} elements: the steps must be whole; a"
+        "u={c.u} is {g.steps} steps of kl={c.kl} warps along K, {g.step_depth} elements each: whole steps; a"
         f" lane loads {{c.ns}} rows of {{g.words}} words in each, at most {LOADS_LIMIT} words in all",
     ),
     Rule(
         "quantized_mma_groups",
         lambda p, c, g, d: _groups(p, g),
-        "u={c.u}, kl={c.kl}, vec_b={c.vec_b}: the {g.steps} steps of a warp, of {g.window} elements each, must have"
+        "u={c.u}, kl={c.kl}, vec_b={c.vec_b}: the {g.steps} steps of a warp, of {g.step_depth} elements each, must have"
         " whole groups of weights",
     ),
     Rule(

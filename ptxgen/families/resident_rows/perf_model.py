@@ -49,6 +49,7 @@ def keeps_best(p: KernelProblem) -> bool:
 def pair_slots(p: KernelProblem, c: Columns, d: Device) -> Any:
     """Issue slots of one lane for a pair, without the rare replacement of a row's best value."""
     pairs, steps = c.thread_rows * c.columns_at_once, c.resident_k * step_slots(p, d)
+    steps = steps + sum(v.axis == "j" for v in p.sink.vectors) / c.thread_rows  # their loads
     compared = BEST + COMPARED / pairs
     if isinstance(p.sink, SelectValues):
         count = sum(instructions_by_pipe((p.sink.taken,), d.sm).values())

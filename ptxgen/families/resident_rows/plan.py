@@ -50,19 +50,28 @@ class RowBlocks:
 
 @dataclass(frozen=True)
 class RowValues(ResultValues):
-    """The values of the pairs of the thread's row number ``row``. Elements of arrays along i are in registers."""
+    """The values of the pairs of the thread's row number ``row``. Elements of arrays along i and j are in registers."""
 
     row: int = 0
 
-    @cached_property
+    @property
     def arrays(self) -> list[ReadArray]:
-        """The arrays that are loaded: all but those along i."""
-        return [x for x in super().arrays if x.axes != "i"]
+        """The arrays that are loaded for each row: none along i or j alone."""
+        return [x for x in self.read if x.axes not in ("i", "j")]
+
+    @property
+    def held(self) -> list[ReadArray]:
+        """The arrays along j: all rows of a thread read the same registers."""
+        return [x for x in self.read if x.axes == "j"]
 
     @cached_property
     def known(self) -> dict[Node, str]:
         """The registers of scalars and extents, of expressions of these, and of the row's elements."""
-        vectors = {v.element: row_elements(v.name, v.element.type, 1 + self.row)[self.row] for v in self.sink.vectors}
+        vectors = {
+            v.element: row_elements(v.name, v.element.type, 1 + self.row)[self.row]
+            for v in self.sink.vectors
+            if v.axis == "i"
+        }
         return {**super().known, **vectors}
 
 

@@ -20,10 +20,8 @@ def holds_elements(p: KernelProblem) -> bool:
 
 
 def reads_operands_alone(p: KernelProblem) -> bool:
-    """True if steps read only A, B and numbers, and values read only the reduction, numbers, indices and arrays along
-    i."""
-    of_rows = all(v.axis == "i" for v in p.sink.vectors)
-    return of_rows and not (p.sink.elements or p.algebra.vectors or p.algebra.state)
+    """True if steps read A, B and numbers, and values the reduction, numbers, indices and arrays along i or j."""
+    return not (p.sink.elements or p.algebra.vectors or p.algebra.state)
 
 
 RULES = (
@@ -40,7 +38,8 @@ RULES = (
     Rule(
         "resident_rows_arrays",
         lambda p, c, g, d: reads_operands_alone(p),
-        "steps that read only A, B and numbers, values that also read arrays along i, and reductions over k to values",
+        "steps that read only A, B and numbers, values that also read arrays along i or j, and reductions over k to"
+        " values",
     ),
     Rule(
         "resident_rows_k",

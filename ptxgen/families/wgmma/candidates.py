@@ -244,7 +244,8 @@ class WgmmaSpace(TileSpace):
         """The values of ``u``. If only the narrowest box fits the channels of a convolution, a stage may be one such
         box."""
         narrow = (STEP,) if im2col(p) is not None and widest_unit(p) * factor_bytes(p) == STEP else ()
-        return [b // factor_bytes(p) for b in (*narrow, *DEPTHS)]
+        deep = (4 * SPAN,) if quantized_rows(p) is not None else ()  # rows of weights are narrow
+        return [b // factor_bytes(p) for b in (*narrow, *DEPTHS, *deep)]
 
     def _operand_paths(self, p: KernelProblem) -> list[tuple[int, ...]]:
         """The pairs (operand_path_a, operand_path_b). Operands that TMA cannot map are packed or realigned. If packing
@@ -339,8 +340,8 @@ class WgmmaSpace(TileSpace):
             [dict(zip(names, epilogue, strict=True)) for epilogue in EPILOGUES],
             [{"persistent": 0}, {"persistent": 1}],
             [{"promotion_buffers": n} for n in self._promotion_buffers(p)],
-            # measured with scales of blocks alone
-            [{"stream_waves": n} for n in (self.axes["stream_waves"] if block_scaled(p) else (0,))],
+            # measured with scales of blocks; those of groups of weights have the same kind of sums
+            [{"stream_waves": n} for n in (self.axes["stream_waves"] if _streams(p) else (0,))],
         ]
 
     def finalize(self, p: KernelProblem, d: Device, c: Grid) -> Grid:
@@ -493,6 +494,11 @@ class WgmmaSpace(TileSpace):
             held = max(v["stages"] // iterations, 1) * iterations
             return [config.replace(**{**v, "persistent": 1, "stages": n}) for n in (held, held + iterations)]
         return [config.replace(**v)]
+
+
+def _streams(p: KernelProblem) -> bool:
+    """True if blocks that share K iterations are candidates."""
+    return block_scaled(p) or (quantized_rows(p) is not None and promotion.promotes(p))
 
 
 def width_c(p: KernelProblem, c: Columns) -> Any:
