@@ -47,6 +47,6 @@ class QuantizedRows(MatrixAccess):
 
 
 def quantized_rows(p: KernelProblem) -> QuantizedRows | None:
-    """The access to the quantized weights of a product; None: it has none."""
+    """The access to the quantized weights of a product. None: the product has no quantized weights."""
     access = p.operands[1].access if len(p.operands) > 1 else None
     return access if isinstance(access, QuantizedRows) else None

@@ -103,8 +103,7 @@ class StateReduction:
         return top, reduce(lambda a, b: node("+", self.type, a, b), terms, self._scaled(x, top))
 
     def _with_exponential(self, x: State, value: Node) -> State:
-        """The state of logsumexp with one more value. It takes one exponential, that of the negative distance between
-        the value and the greatest value."""
+        """The state of logsumexp with one more value. It takes one exponential, exp(−|value − greatest|)."""
         (top, total), one = x, constant(1, self.type)
         keeps = node("<=", PRED, value, top)
         distance = node("abs", self.type, node("-", self.type, value, top))

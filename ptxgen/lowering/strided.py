@@ -31,8 +31,8 @@ class Strided(MatrixAccess):
 
 def aligned_access(aligned: Any, columns: Any, ld: Any, stride: Any, size: int) -> Any:
     """The widest access, in elements, that is aligned in every row and item of a matrix. ``aligned``: alignment of the
-    matrix in bytes; ``columns``: length of a row; ``ld``, ``stride``: from row to row and from item to item; ``size``:
-    bytes of an element."""
+    matrix in bytes; ``columns``: length of a row; ``ld``: elements from one row to the next; ``stride``: elements from
+    one item to the next; ``size``: bytes of an element."""
     bits = 16 | aligned | columns * size | ld * size | stride * size
     return (bits & -bits) // size  # the lowest bit is the greatest power of two that divides all
 

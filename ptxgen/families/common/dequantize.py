@@ -160,8 +160,8 @@ class Dequantizer:
 
     @property
     def first_selector(self) -> str:
-        """The bytes that prmt selects for the first pair of a word: of 4 bits a byte, and the same byte of the word
-        that is shifted by 4 bits; of 8 bits bytes between those of the power of two."""
+        """The prmt selector of the first pair of a word. With 4 bits it selects a byte, and the same byte of the word
+        that is shifted by 4 bits; with 8 bits, bytes between the bytes of the power of two."""
         return _selector(self._first_selector)
 
     @property

@@ -18,15 +18,15 @@ from ptxgen.problem.peak_rates import scalar_rate, tensor_rates, tensor_types
 # ---- every family
 
 ISSUE = 4.0  #: warp instructions per cycle of one multiprocessor
-ALU_LATENCY = 4.0  #: from an arithmetic instruction to the next one that depends on it
+ALU_LATENCY = 4.0  #: cycles from an arithmetic instruction to the next instruction that depends on it
 SHARED_LATENCY = 30.0
 GLOBAL_LATENCY = 700.0
-BARRIER = 40.0  #: that a block waits at a barrier
+BARRIER = 40.0  #: cycles that a block waits at a barrier
 OVERLAP = 4.0  #: independent instructions in flight per warp
 WAVEFRONT = 128  #: bytes of shared memory per cycle
 L2_BYTES = 28.0  #: L2 bytes per cycle and multiprocessor if all multiprocessors load
-RED_CYCLES = 1.6  #: of a multiprocessor's share of the L2 for each red instruction, vector or scalar
-QUEUE = 8.0  #: for each slice that adds to the same address
+RED_CYCLES = 1.6  #: cycles that a red instruction, vector or scalar, takes of a multiprocessor's share of the L2
+QUEUE = 8.0  #: cycles for each slice that adds to the same address
 EXPOSED_STORE = 0.3  #: share of the store that does not overlap, even with many waves
 LAUNCH_US = 1.7  #: microseconds of a launch in a graph
 TABLE_US = 2.0  #: microseconds of the kernel that makes the descriptor table of a jagged group
@@ -49,7 +49,7 @@ LDG, LDG_WORD, STS, STS_WORD = 1.3, 0.9, 2.0, 1.0
 COPY_FEW_WARPS = 0.28  #: FEW_WARPS for kernels whose copies are counted by these costs
 COLD_LOAD = 1000.0  #: latency of loads of operands from device memory
 L2_LOAD = 500.0  #: latency of loads of operands from L2: an assumption
-REGISTER_COPY = 100.0  #: of an iteration that stores loaded registers to shared memory
+REGISTER_COPY = 100.0  #: cycles of an iteration that stores loaded registers to shared memory
 
 #: the target whose mma.sync rates were measured, and the rates by type of operands; other targets have the vendor's
 #: rates. The rate of words of bits was not measured: eight bits count as one multiply-add of s8, as on sm_80

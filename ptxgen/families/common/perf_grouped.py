@@ -24,7 +24,7 @@ COPY_SHARE = 0.15  #: share of an iteration that a warp takes even if it multipl
 #: cycles at the end of a K slice for a fence and the counter of its tile; the same for the last slice, which also reads
 #: the sums of the others
 SLICE_CYCLES, LAST_SLICE_CYCLES = 1200.0, 1500.0
-#: from a block's tile to the first loads of its next tile: search for the tile and load of a descriptor
+#: cycles from a block's tile to the first loads of its next tile: search for the tile and load of a descriptor
 TILE_CYCLES = 1100.0
 
 

@@ -111,8 +111,8 @@ class TapSums(Part):
 
     @property
     def slices_bytes(self) -> int:
-        """The bytes between the first and the next element that a thread adds: those of one element in as many slices
-        as a tap has threads."""
+        """The factor that turns the number of sums of a slice into the bytes from one of a thread's slices to its
+        next."""
         return self.THREADS_PER_TAP * self.arithmetic.bytes
 
     @property

@@ -68,9 +68,9 @@ PROMOTE, PROMOTE_SUM = 250.0, 1.0  #: cycles of promotion: per K iteration, and 
 #: with block scales: the share of the additions that does not overlap with wgmma; cycles for each scale of Y that is
 #: loaded; cycles for each column of Y whose scale lanes exchange
 SCALED_SHARE, SCALE_LOADED, SCALE_EXCHANGED = 0.9, 19.0, 4.0
-#: quantized weights: wavefronts that read a fragment of 64 rows of X for one wgmma; instructions of a warp that
-#: dequantize it, by bits of a weight and whether it becomes bf16; cycles of the first fragment of a K iteration. Not
-#: measured yet
+#: quantized weights: wavefronts that read a fragment of 64 rows of X for one wgmma; warp instructions that dequantize
+#: it, by (bits of a weight, True if it becomes bf16); cycles until the first fragment of a K iteration. Not measured
+#: yet
 DEQUANTIZE_READ = 16.0
 DEQUANTIZE = {(4, False): 22.0, (4, True): 22.0, (8, False): 22.0, (8, True): 32.0}
 DEQUANTIZE_ITERATION = 150.0

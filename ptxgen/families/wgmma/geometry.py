@@ -42,8 +42,8 @@ PHASE_REGISTERS = 6  #: further registers if tiles are of phases: the address of
 REALIGN_WORDS, REALIGN_REGISTERS = 32, 24
 EXCHANGE_REGISTERS = 16  #: registers per thread for scales that lanes exchange
 SPARE_REGISTERS = 4  #: registers of LOOP_REGISTERS that loops with scales do not use, unless lanes exchange the scales
-#: quantized weights: registers of a scale or zero point with its address, and those of LOOP_REGISTERS that loops with
-#: weights leave
+#: quantized weights: registers of a scale or zero point and its address; registers of LOOP_REGISTERS that loops with
+#: weights do not use
 SCALE_REGISTERS, WEIGHTS_SPARE = 6, 18
 #: X in registers: 32-bit registers for 64 rows and one step, and the number of steps that are buffered
 FRAGMENT, FRAGMENTS = 4, 2
@@ -326,7 +326,7 @@ def from_registers(p: KernelProblem, c: Any) -> Any:
 
 
 def adjacent_rows(p: KernelProblem, c: Any) -> Any:
-    """True if the two rows of X of a thread are neighbours: those of operands that it reads from MN-major tiles."""
+    """True if a thread's two rows of X are adjacent, as for operands that it reads from MN-major tiles."""
     return from_registers(p, c) & (quantized_rows(p) is None)
 
 

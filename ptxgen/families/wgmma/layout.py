@@ -187,7 +187,7 @@ class OperandPath:
 
     @property
     def box_counts(self) -> dict[int, str]:
-        """Unit of K -> text with the number of its boxes, for a comment."""
+        """Unit of K -> the number of its boxes as text, for a comment."""
         counts = Counter(b.unit for b in self.boxes)
         return {unit: f"{n} {'box' if n == 1 else 'boxes'}" for unit, n in counts.items()}
 

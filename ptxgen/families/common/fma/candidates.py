@@ -109,7 +109,7 @@ class FmaSpace(MultistageSpace):
         return [*a, *b] if every else [{**x, **y} for x in a for y in b]
 
     def _copy_modes_by_operand(self, p: KernelProblem) -> list[list[dict[str, int]]]:
-        """The copy modes of A, and those of B."""
+        """The copy modes of A, and the copy modes of B."""
         names = ("cp_async_a", "kmajor_smem_a", "vec_a"), ("cp_async_b", "kmajor_smem_b", "vec_b")
         return [[dict(zip(n, m, strict=True)) for m in self.operand_copy_modes(p, n[0][-1])] for n in names]
 

@@ -162,7 +162,7 @@ class OperandLayout(CopiedTile):
         self.extracts = narrow and self.vec > 1
         self.read_type = f"{x.name[0]}32" if narrow else x.name
         self.widens = x.bytes < 4 and not x.integer and self.bytes == 4 and not bits  # floats of 16 bits
-        #: whether elements are cast, after they are extracted
+        #: True if elements are cast after they have been extracted
         self.casts = not self.widens and not bits and self.held != self.read_type
         #: registers with an element: of 64 bits at most
         self.words = max(x.bytes // 8, 1)

@@ -29,7 +29,7 @@ class TiledPixels(OperandPath):
         self.tma_rank = len(axes) + 2
         self.box = (self.box[0], *(1 for _ in self.outer), loads.unit, 1)
         rows, unit_bytes = self.boxes, loads.unit * self.span
-        #: first row of each box of a unit, from that of the slice
+        #: first row of each box of a unit, counted from the first row of the slice
         self.first_rows = [b.inner for b in rows]
         self.boxes = [Box(b.offset + n * unit_bytes, 0, n) for n in range(self.depth // loads.unit) for b in rows]
         self.number = {b.offset: n % len(rows) for n, b in enumerate(self.boxes)}

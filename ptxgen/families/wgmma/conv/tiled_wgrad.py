@@ -45,7 +45,7 @@ class TiledImages(OperandPath):
         outer, channels = len(loads.axes) - 1, int(tiled_channels(loads.problem, self.slice_extent))
         self.outer, self.tma_rank = outer, outer + 3
         self.box = (self.box[0], *(1,) * outer, channels, 1)
-        #: first column of each box of channels, from that of the slice
+        #: first column of each box of channels, counted from the first column of the slice
         self.columns = list(range(0, self.slice_extent, channels))
         boxes = [(n, Box(b.offset + x * self.span, b.inner)) for b in self.boxes for n, x in enumerate(self.columns)]
         self.boxes = [b for _, b in boxes]

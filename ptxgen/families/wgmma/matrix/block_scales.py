@@ -34,7 +34,8 @@ class ScaledSums(NamedTuple):
 
 
 class Exchange(NamedTuple):
-    """A shuffle: the register that it sets, that of the lane which has the scale, and the lane, from %scale_lane on."""
+    """A shuffle: the register that it sets; the register that holds the scale in the source lane; the source lane,
+    counted from %scale_lane."""
 
     to: str
     register: str

@@ -1,7 +1,7 @@
-"""Quantized weights as X: TMA loads them as they are, and threads dequantize fragments of wgmma's A operand.
+"""Quantized weights as X: TMA loads the quantized words, and threads dequantize them to fragments of wgmma's A operand.
 
-A lane has two rows of 64, and of each 8 elements of K the pair whose number is the lane's in its quad. These are in one
-word of shared memory, from which prmt selects them by a register that depends on the lane.
+A lane has two rows of 64. Of each 8 elements of K in a row, it has the pair whose number is the lane's number in its
+quad. The pair is in one word of shared memory, from which prmt selects it by a register that depends on the lane.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.lowering.quantized_rows import SCALES, ZEROS, QuantizedRows
 from ptxgen.problem.dtypes import dtype
 
-WORD = 4  #: bytes
+WORD = 4  #: bytes of a word
 CHUNK = 16  #: bytes that a swizzle moves together
 STEP_K = 16  #: elements of K of one wgmma
-WORDS_OF_STEP = 2  #: words of a row that a lane reads for one wgmma, each for one pair
+WORDS_OF_STEP = 2  #: words of a row that a lane reads for one wgmma; each word has one pair
 SELECTOR = "%weight_selector"
 
 
 class QuantizedOperand(OperandPath):
-    """Weights as bytes, along K by ``%weights_k``."""
+    """The path of quantized weights, which TMA loads as bytes at the coordinate ``%weights_k`` along K."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class QuantizedOperand(OperandPath):
 
 @dataclass(frozen=True)
 class QuantizedLoads(MatrixLoads):
-    """Activations and quantized weights."""
+    """The loads of activations and quantized weights."""
 
     access: QuantizedRows
 
@@ -68,7 +68,7 @@ class QuantizedLoads(MatrixLoads):
 
     @property
     def stage_bytes(self) -> int:
-        """Bytes of a row of weights of a stage."""
+        """Bytes of a row of weights in a stage."""
         return int(row_bytes(self.access, self.config))
 
     def operand(self, role: str, name: str, base: int, multicast: Multicast | None) -> OperandPath:
@@ -81,7 +81,8 @@ class QuantizedLoads(MatrixLoads):
 
 
 class ChunkLoad(NamedTuple):
-    """A load of words of a row. ``suffix``: its vector and type; ``offset``: bytes from the address of its chunk."""
+    """A load of words of a row. ``suffix``: vector and type of the instruction; ``offset``: bytes from the address of
+    the row's chunk."""
 
     suffix: str
     registers: str
@@ -89,14 +90,15 @@ class ChunkLoad(NamedTuple):
 
 
 class ChunkLoads(NamedTuple):
-    """The loads of a chunk of each row of a lane. ``flip``: bits of the lane's address that select the chunk."""
+    """The loads of a chunk of each row of a lane. ``flip``: the bits to invert in the lane's address to select the
+    chunk."""
 
     flip: int
     loads: list[ChunkLoad]
 
 
 class Dequantized(NamedTuple):
-    """A fragment register, the word that has its pair, and the offsets of its row."""
+    """A fragment register, the word that has its pair, and the registers of the offsets of its row."""
 
     to: list[str]
     word: str
@@ -105,8 +107,8 @@ class Dequantized(NamedTuple):
 
 @dataclass(frozen=True)
 class QuantizedFragments(Part):
-    """The fragments of weights of a math warpgroup. ``dtype``: of the elements that they become; ``mi``: fragments of
-    64 rows; ``span``: bytes of a row of a box; ``box_bytes``: bytes from a box to the next; ``depth``: elements of K
+    """The fragments of weights of a math warpgroup. ``dtype``: the type of dequantized elements; ``mi``: fragments of
+    64 rows; ``span``: bytes of a row of a box; ``box_bytes``: bytes from one box to the next; ``depth``: elements of K
     of a stage."""
 
     access: QuantizedRows
@@ -126,32 +128,32 @@ class QuantizedFragments(Part):
 
     @property
     def chunk_steps(self) -> int:
-        """K steps of a chunk."""
+        """The number of K steps that a chunk has elements for."""
         return CHUNK * self.access.format.per_byte // STEP_K
 
     @property
     def word_pitch(self) -> int:
-        """Bytes from the word of a lane's pair of 8 elements of K to that of the next 8."""
+        """Bytes from the word with a lane's pair of 8 elements of K to the word with its pair of the next 8."""
         return COLUMNS // self.access.format.per_byte
 
     @property
     def words(self) -> int:
-        """Words of a chunk of a row that a lane reads."""
+        """The number of words of a row's chunk that a lane reads."""
         return WORDS_OF_STEP * self.chunk_steps
 
     @property
     def tile(self) -> Tile:
-        """Fragments of the last K steps."""
+        """The registers of the fragments of the last K steps."""
         return Tile("frag_x", "b32", (FRAGMENTS, self.mi, FRAGMENT))
 
     @property
     def raw(self) -> Tile:
-        """Words of a chunk, as loaded: fragment of 64 rows, row of the lane, word."""
+        """The registers of a chunk as loaded: [fragment of 64 rows][row of the lane][word]."""
         return Tile("raw_x", "b32", (self.mi, 2, self.words))
 
     @property
     def operands(self) -> list[list[str]]:
-        """The A operands of each K step."""
+        """For each K step, its A operands."""
         return [[self.tile[k % FRAGMENTS, m, :] for m in range(self.mi)] for k in range(self.k_steps)]
 
     # ---- addresses
@@ -162,7 +164,7 @@ class QuantizedFragments(Part):
 
     @property
     def swizzle_shift(self) -> int:
-        """log2 of the rows of 128 bytes."""
+        """log2 of the number of rows in 128 bytes."""
         return 7 - log2(self.span)
 
     @property
@@ -200,12 +202,14 @@ class QuantizedFragments(Part):
         return self.chunk(0)
 
     def next_chunk(self, k: int) -> list[ChunkLoads]:
-        """The loads of the next chunk, once K step ``k`` is dequantized; none if it needs no other chunk."""
+        """A list with the loads of the next chunk, which follow the dequantization of K step ``k``; empty if the chunk
+        has more steps or is the last."""
         last = (k + 1) % self.chunk_steps == 0 and k + 1 < self.k_steps
         return [self.chunk((k + 1) // self.chunk_steps)] if last else []
 
     def dequantized(self, k: int, offsets: Sequence[Sequence[list[str]]]) -> list[Dequantized]:
-        """The registers of K step ``k``. ``offsets``: of the weights, by fragment of 64 rows and row of the lane."""
+        """The fragment registers of K step ``k``. ``offsets``: the registers of the weights' offsets, by fragment of 64
+        rows and row of the lane."""
         first = WORDS_OF_STEP * (k % self.chunk_steps)
         return [
             Dequantized([self.tile[k % FRAGMENTS, m, n]], self.raw[m, n % 2, first + n // 2], offsets[m][n % 2])
@@ -216,8 +220,8 @@ class QuantizedFragments(Part):
 
 @dataclass(frozen=True)
 class GroupScales(Part):
-    """The scales, and zero points, of the rows of weights of a thread. ``mi``: fragments of 64 rows; ``extent``: the
-    register with the rows of the weights; ``depth``: elements of K of a stage; ``sums``: pairs (total, sum of a
+    """The scales and zero points of a thread's rows of weights. ``mi``: fragments of 64 rows; ``extent``: the register
+    with the number of rows of the weights; ``depth``: elements of K of a stage; ``sums``: registers (total, sum of a
     group)."""
 
     access: QuantizedRows
@@ -235,7 +239,7 @@ class GroupScales(Part):
 
     @property
     def grouped(self) -> bool:
-        """True if groups of a row have scales of their own."""
+        """True if scale groups are shorter than a row."""
         return self.access.group > 0
 
     @property
@@ -249,12 +253,12 @@ class GroupScales(Part):
 
     @property
     def rows(self) -> list[tuple[int, int]]:
-        """Rows of a thread: (fragment of 64 rows, row of the lane)."""
+        """The rows of a thread, as (fragment of 64 rows, row of the lane)."""
         return [(m, row) for m in range(self.mi) for row in (0, 1)]
 
     @property
     def row_offsets(self) -> list[int]:
-        """Rows from a thread's first to each."""
+        """The distances from a thread's first row to each of its rows."""
         return [ROWS * m + ATOM * row for m, row in self.rows]
 
     @property
@@ -263,17 +267,18 @@ class GroupScales(Part):
 
     @property
     def scale(self) -> Tile:
-        """The scales of the group that is multiplied."""
+        """The registers of the scales of the present group."""
         return Tile("weight_scale", "f32", (self.count,))
 
     @property
     def zero_offset(self) -> Tile:
-        """Its zero points, as the offsets of dequantized weights."""
+        """The registers of the offsets of dequantized weights, which contain the zero points of the present group."""
         return Tile("weight_zero", "b32", (self.count,))
 
     @property
     def arrays(self) -> list[tuple[str, int, str, Tile, Tile]]:
-        """The tuples (array, bytes of an element, type of a load, registers of the next group, addresses)."""
+        """For scales, and for zero points: the array, bytes of an element, PTX type of a load, registers of the next
+        group, addresses."""
         scale = self.access.scale_type
         out = [
             (
@@ -297,7 +302,7 @@ class GroupScales(Part):
 
     @property
     def zero_points(self) -> list[tuple[list[str], str]]:
-        """Pairs (offsets of a row, its zero point as loaded)."""
+        """For each row: the registers of its offsets, and the register of its zero point as loaded."""
         if not self.access.zeros:
             return []
         loaded = self.arrays[1][3]
@@ -305,14 +310,14 @@ class GroupScales(Part):
 
     @property
     def offsets(self) -> list[list[list[str]]]:
-        """The offsets of weights by fragment of 64 rows and row of the lane."""
+        """The registers of the offsets of weights, by fragment of 64 rows and row of the lane."""
         if not self.access.zeros:
             return [[["%constant_offset"]] * 2] * self.mi
         return [[[self.zero_offset[2 * m + row]] for row in (0, 1)] for m in range(self.mi)]
 
     @property
     def scaled_sums(self) -> list[tuple[str, str, str]]:
-        """Triples (total, sum of a group, scale)."""
+        """The scaling at the end of a scale group, as (total, sum of the group, scale)."""
         return [
             (self.total[m, n], self.partial[m, n], self.scale[2 * m + n // 2 % 2])
             for m in range(self.mi)
