@@ -21,7 +21,7 @@ from ptxgen.runtime.cuda_graph import device_of
 #: ``max_work`` of np.shares_memory; arrays for which it is exceeded count as overlapping
 OVERLAP_WORK = 1 << 20
 ADDRESS_MOST, STRIDE_MOST = 2**64 - 1, 2**63 - 1
-#: packages whose arrays never change, and are exported without a mark of it
+#: packages whose arrays never change although DLPack exports them without the read-only flag
 IMMUTABLE = ("jax", "jaxlib")
 
 
@@ -70,7 +70,8 @@ def _masked_array_error(argument: str, instead: str) -> InputError:
 
 
 def _own_hook(array_class: type) -> str:
-    """The hook with which a subclass of PyTorch's tensor gives operations another meaning; empty: none."""
+    """The name of the hook by which a subclass of PyTorch's tensor redefines operations; empty if the subclass has
+    none."""
     for parent in array_class.__mro__:
         if (parent.__module__, parent.__name__) == ("torch", "Tensor"):
             break
@@ -143,7 +144,8 @@ class _Interface:
 
 
 def _read_interface(x: Any, argument: str) -> _Interface:
-    """InputError, ShapeError, DtypeError: an entry of the interface breaks a rule, which the message names."""
+    """The checked entries of ``x.__cuda_array_interface__``. InputError, ShapeError, DtypeError: an entry breaks a
+    rule, which the message names."""
     facts, name = x.__cuda_array_interface__, f"{argument}.__cuda_array_interface__"
     if not isinstance(facts, dict):
         raise InputError(f"{name} is {shown(facts)}; it must be a dict")
@@ -197,7 +199,7 @@ def _packed(shape: tuple[int, ...], size: int) -> tuple[int, ...]:
 
 
 def _in_elements(strides: tuple[int, ...], element: Dtype, argument: str) -> tuple[int, ...]:
-    """Strides in elements from those in bytes. ShapeError: an element begins inside another."""
+    """Strides in elements, from strides in bytes. ShapeError: a stride is no multiple of the element size."""
     if any(s % element.bytes for s in strides):
         raise ShapeError(f"{argument} has strides {strides} bytes; they must be multiples of {element.bytes}")
     return tuple(s // element.bytes for s in strides)
@@ -210,8 +212,8 @@ def _gpu_index(x: Any, address: int) -> int | None:
 
 
 def as_numpy(v: View) -> np.ndarray[Any, Any]:
-    """A NumPy array on the same memory: the values of a ``conjugated`` view are their conjugates. Types that PyTorch
-    cannot convert to NumPy are reinterpreted bitwise."""
+    """The values of ``v`` as a NumPy array on the same memory. A ``conjugated`` view gives the conjugates of the values
+    in memory. Types that PyTorch cannot convert to NumPy are reinterpreted bitwise."""
     if isinstance(v.origin, np.ndarray):
         return v.origin
     if v.owner is not None:
@@ -226,8 +228,8 @@ def as_numpy(v: View) -> np.ndarray[Any, Any]:
 
 
 def view(x: Any, argument: str, batched: bool = False) -> View:
-    """``x`` as a View of two dimensions, or also of three (batch first) if ``batched``. Axes of extent 1, along which
-    no element has a neighbour, have the stride 0.
+    """``x`` as a View of two dimensions, or also of three (batch first) if ``batched``. An axis of extent 1 gets the
+    stride 0.
 
     InputError, DtypeError: ``x`` is not a supported array. ShapeError: its number of dimensions is not supported.
     """
@@ -258,7 +260,8 @@ def tensor(x: Any, argument: str) -> View:
 
 
 def _names_its_stream(x: Any) -> bool:
-    """True if the interface of an array has the stream on which its library works: calls then need not wait."""
+    """True if the array interface of ``x`` names the stream on which the array's library works, so that a call can be
+    ordered on that stream without a wait."""
     facts = getattr(x, "__cuda_array_interface__", None)
     return is_cupy(x) or (isinstance(facts, dict) and "stream" in facts)
 
@@ -311,7 +314,7 @@ def matrix_layout(v: View) -> tuple[str, int] | None:
 
 
 def emptied(v: View, axis: int) -> View:
-    """``v`` with extent 0 along ``axis``: an operand of sums without terms, of which nothing is read."""
+    """``v`` with extent 0 along ``axis``, as the operand of a product with K = 0: kernels read nothing of it."""
     shape = list(v.shape)
     shape[axis] = 0
     origin = np.empty(shape, v.dtype.numpy) if v.host else v.origin
@@ -380,7 +383,8 @@ def alignment_of(address: int) -> int:
 
 
 def require_same_memory(name: str, v: View, other: str, w: View) -> None:
-    """InputError: one of two arrays is in host memory, the other on a GPU. ``name``, ``other``: of the arguments."""
+    """InputError: one of two arrays is in host memory, the other on a GPU. ``name``, ``other``: the names of the two
+    arguments."""
     if v.host != w.host:
         places = [f"{x} is {'in host memory' if y.host else 'on a GPU'}" for x, y in ((name, v), (other, w))]
         raise InputError(f"{' and '.join(places)}; they must be in the same memory")

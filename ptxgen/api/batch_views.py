@@ -8,7 +8,7 @@ from ptxgen.api.arrays import View
 from ptxgen.errors import ShapeError
 from ptxgen.problem.base import EXTENT_LIMIT
 
-#: epilogue operations with operands per row of an item, and per column
+#: epilogue operations whose operand has one element per row of an item, and those with one per column
 ROW_OPERATIONS, COLUMN_OPERATIONS = {"scale_rows", "bias_row"}, {"scale_rows", "bias_column"}
 
 
@@ -37,9 +37,11 @@ def transposed(v: View) -> View:
 
 
 def fold_batch(a: View, b: View, c: View, ops: tuple[str, ...]) -> tuple[View, View, View]:
-    """Folds a batch into one GEMM by stacking the rows (or columns) of all items, if possible.
+    """Folds a batch into one GEMM by stacking the rows (or columns) of all items, if possible; else returns ``a``,
+    ``b``, ``c`` as they are.
 
-    Folding requires that all items use the same B (or A), and no epilogue operation with operands per row (or column).
+    Folding rows requires that all items use the same B and that no epilogue operation has operands per row; folding
+    columns requires the same A and no operands per column.
     """
     if len(c.shape) == 3 and c.shape[0] > 1:
         if (

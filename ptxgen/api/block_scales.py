@@ -1,4 +1,4 @@
-"""Scales of blocks of the operands of ``gemm``: their shapes tell the blocks."""
+"""Block scales of the operands of ``gemm``: the shape of the scales tells the extents of the blocks."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from ptxgen.problem.block_scales import DEPTH, SCALINGS, Scaling
 from ptxgen.problem.dtypes import dtype
 
 _WORDS = {scaling: word for word, scaling in SCALINGS.items()}
-#: of an operand: the word of the problem for its blocks, and the scales as stored
+#: the block scales of an operand: the word by which a problem names their layout, and the array of scales
 BlockScale = tuple[str, View]
 
 
 def block_scales(
     a: View, b: View, scale_a: Any, scale_b: Any, always: bool = False
 ) -> tuple[BlockScale, BlockScale] | None:
-    """The scales of blocks of A and of B. None: they are single numbers, or vectors of one for each row and column,
-    or the operands are no 8-bit floats, unless ``always``.
+    """The block scales of A and of B. None: the operands are no 8-bit floats, or the scales are single numbers or one
+    for each row and column. If ``always``, they are read as block scales in any case.
 
-    ``a``: M×K; ``b``: K×N. ``scale_a``: one row for each row of a, or for 128 of them; ``scale_b``: likewise columns;
-    along K one for each 128. ShapeError, DtypeError, InputError: the scales do not fit the operands.
+    ``a``: M×K; ``b``: K×N. ``scale_a``: M×⌈K/128⌉ or ⌈M/128⌉×⌈K/128⌉; ``scale_b``: ⌈K/128⌉×N or ⌈K/128⌉×⌈N/128⌉.
+    ShapeError, DtypeError, InputError: the scales do not fit the operands.
     """
     first = _Side("scale_a", tensor(scale_a, "scale_a"), scale_a, a, a.shape[-2], 1)
     second = _Side("scale_b", tensor(scale_b, "scale_b"), scale_b, b, b.shape[-1], 0)
@@ -39,8 +39,8 @@ def block_scales(
 
 
 class _Side:
-    """The scales of an operand. ``extent``: its rows, of B columns; ``along_k``: the axis of its scales along K, of the
-    last two."""
+    """The scales of one operand. ``extent``: the number of rows of A, or of columns of B; ``along_k``: which of the
+    last two axes of the scales is along K, 0 or 1."""
 
     def __init__(self, argument: str, view: View, given: Any, operand: View, extent: int, along_k: int) -> None:
         self.argument, self.view, self.given, self.operand = argument, view, given, operand
@@ -53,22 +53,24 @@ class _Side:
 
     @property
     def rows(self) -> int:
-        """Scales along the rows."""
+        """The number of scales along the rows of A, or along the columns of B."""
         return self.view.shape[-2:][1 - self.along_k]
 
     def fits(self, blocks: int) -> bool:
-        """True if the scales are of ``blocks`` blocks of K, and of rows or of blocks of rows."""
+        """True if there are ``blocks`` scales along K, and one scale for each row, or for each 128 rows, along the
+        other axis."""
         items, wanted = self.view.shape[:-2], self.operand.shape[:-2]
         same = items == wanted or math.prod((*items, *wanted)) == 1
         return same and self.view.shape[-2:][self.along_k] == blocks and self.rows in self._rows_per_block
 
     @property
     def _rows_per_block(self) -> dict[int, int]:
-        """Scales along the rows -> rows of a block."""
+        """The number of scales along the rows -> the number of rows that share a scale."""
         return {-(-self.extent // DEPTH): DEPTH, self.extent: 1}
 
     def checked(self, blocks: int) -> BlockScale:
-        """The word of the problem, and the scales as stored. ``blocks``: of K."""
+        """The word by which a problem names the layout of these scales, and the array of scales. ``blocks``: the number
+        of blocks along K. ShapeError, DtypeError, InputError: the scales do not fit the operand."""
         v = self.view
         if not self.fits(blocks):
             pairs = [(rows, blocks)[:: 1 if self.along_k else -1] for rows in (self.extent, -(-self.extent // DEPTH))]
@@ -90,7 +92,7 @@ class _Side:
         return _WORDS[Scaling(rows, by_k)], v
 
     def _contiguous(self, v: View, order: tuple[int, int]) -> bool:
-        """True if the scales are stored without gaps, with the axes of items in ``order``."""
+        """True if the scales are stored without gaps, and the last two axes are in ``order`` in memory."""
         shape = (*v.shape[:-2], *(v.shape[-2:][n] for n in order))
         strides = (*v.strides[:-2], *(v.strides[-2:][n] for n in order))
         step = 1

@@ -1,4 +1,4 @@
-"""The lock of calls that select, generate or load a kernel, and forks of the process."""
+"""The lock that calls hold while they select, generate or load a kernel, and its handling when the process forks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Workspaces of callers: their rules and their size."""
+"""Workspaces that callers provide: their rules and their size."""
 
 from __future__ import annotations
 

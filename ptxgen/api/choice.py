@@ -21,13 +21,15 @@ from ptxgen.tuning.store.database import Database, readable
 
 @cache
 def database() -> Database | None:
-    """The user's tuning database, opened for reading; None: there is none, or, with a warning, it cannot be used."""
+    """The user's tuning database, opened for reading. None: there is no database, or it cannot be used, of which a
+    warning is given."""
     return readable(settings.settings().database)
 
 
 def choose(problem: Problem, on: Driver) -> Config | None:
-    """The configuration of a problem: its winner, or that of the typical problem that represents it. None: no
-    configuration is legal. ``PTXGEN_LOG=select`` prints it."""
+    """The configuration of a problem: its stored winner, else that of the typical problem which represents it if legal,
+    else the one that is selected for the problem itself. None: no configuration is legal. ``PTXGEN_LOG=select`` prints
+    the choice."""
     selected = chosen(problem, on)
     if selected is not None and settings.settings().log == "select":
         source = "predicted" if selected.predicted else "measured"
@@ -42,7 +44,8 @@ def choose(problem: Problem, on: Driver) -> Config | None:
 
 
 def chosen(problem: Problem, on: Driver) -> selection.Selection | None:
-    """The selection of ``choose``."""
+    """The selection that ``choose`` makes: the configuration with its source and its time. None: no configuration is
+    legal."""
     typical = problem.typical()
     if typical != problem:
         selected = selection.stored(problem, on.device, database()) or _choose_typical(typical, on)
@@ -54,7 +57,7 @@ def chosen(problem: Problem, on: Driver) -> selection.Selection | None:
 
 @lru_cache(maxsize=launches.MAX_CALLS)
 def _choose_typical(problem: Problem, on: Driver) -> selection.Selection | None:
-    """The selection of a typical problem."""
+    """The selection of a typical problem, which many problems share."""
     chosen = selection.select(problem, on.device, database())
     return chosen[0] if chosen else None
 
@@ -66,7 +69,7 @@ def refresh() -> None:
 
 
 def reopen_database() -> None:
-    """Opens the database if it was created after the first attempt."""
+    """Makes the next look-up open the database again if there was none before."""
     if database() is None and hasattr(database, "cache_clear"):
         database.cache_clear()
 
@@ -78,5 +81,5 @@ def _after_fork(opened: Any = database) -> None:
         opened.cache_clear()
 
 
-_parent_databases: list[Database | None] = []  #: databases of the parent, which a child must not close
+_parent_databases: list[Database | None] = []  #: the parent's databases: kept, so that a child does not close them
 os.register_at_fork(after_in_child=_after_fork)

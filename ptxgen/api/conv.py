@@ -44,8 +44,8 @@ from ptxgen.runtime.runner import Runner
 
 
 class Signature(NamedTuple):
-    """The arrays of a function: the direction of its problem, the argument names of the two operands, their roles in
-    the problem, and the role of the result."""
+    """The arrays of a function. ``direction``: that of its problem; ``names``: the argument names of the two operands;
+    ``roles``: their roles in the problem; ``result_role``: the role of the result."""
 
     direction: str
     names: tuple[str, str]
@@ -56,11 +56,11 @@ class Signature(NamedTuple):
 FORWARD = Signature("forward", ("images", "filters"), ("images", "filters"), "results")
 INPUT_GRAD = Signature("input_grad", ("grads", "filters"), ("results", "filters"), "images")
 WEIGHT_GRAD = Signature("weight_grad", ("images", "grads"), ("images", "results"), "filters")
-#: a transposed convolution is the input gradient of the convolution whose results have the shape of its images
+#: a transposed convolution is the input gradient of a convolution, whose results have the shape of ``images``
 TRANSPOSED = Signature("input_grad", ("images", "filters"), ("results", "filters"), "images")
 #: the epilogue operands, in the order of the kernel parameters
 EPILOGUE_NAMES = ("bias", "residual", "aux")
-#: an array of each, or None
+#: for each name of ``EPILOGUE_NAMES`` its array, or None
 Epilogue = tuple[Any, Any, Any]
 #: role -> the problem's field for the alignment
 ALIGNMENT_FIELDS = {"images": "aligned_input", "filters": "aligned_filter", "results": "aligned_output"}
@@ -101,12 +101,12 @@ def conv2d(
     and the sum elsewhere. Dtypes, ``out``, ``compute``, ``deterministic``, ``workspace``, devices and streams: as for
     ``gemm``.
 
-    3x3 filters with stride 1, and both gradients, may be computed in f32 by Winograd's algorithm. Its errors on data of
-    one scale are at most three times those of direct sums, but a NaN or an infinity also makes adjacent results NaN, as
-    it does in NCHW with at most 4 filters, in groups with few channels, whose channels are multiplied together, and
-    with a stride that does not divide the columns of a filter.
-    ``exact_nonfinite=True`` excludes all of these; the environment variable PTXGEN_WINOGRAD=off excludes Winograd's
-    algorithm.
+    3x3 filters with stride 1, and both gradients, may be computed in f32 by Winograd's algorithm. If all data are of
+    one order of magnitude, its errors are at most three times those of direct sums, but a NaN or an infinity also makes
+    adjacent results NaN. Some direct kernels also spread NaN to other results: those for NCHW with at most 4 filters,
+    for groups with few channels, and for a stride that does not divide the columns of a filter.
+    ``exact_nonfinite=True`` excludes all these kernels; the environment variable PTXGEN_WINOGRAD=off excludes
+    Winograd's algorithm.
 
     ShapeError, DtypeError, OverlapError, InputError: an argument breaks a rule.
     """
@@ -195,14 +195,14 @@ def conv_transpose2d(
     workspace: Any = None,
 ) -> Any:
     """activation(transposed convolution of ``images`` with ``filters`` + bias + residual), as an array of the same
-    library as ``images``: the map whose matrix is the transpose of ``conv2d``'s, as PyTorch's ``conv_transpose2d``.
+    library as ``images``. It computes the same as PyTorch's ``conv_transpose2d``.
 
     Along an axis of n pixels and t taps the result has (n - 1)·stride - padding at both ends + dilation·(t - 1) + 1 +
     output_padding pixels. ``output_padding``: one integer, or (height, width), smaller than stride plus the padding at
     the end; pixels that no tap reaches are bias + residual. ``filter_layout`` names the axes of filters as for
-    ``conv2d``, whose input gradient this is: K is the number of channels of images, and C that of the result per
-    group. ``padding``: numbers, as for ``conv2d``. ``bias``: one element per channel of the result. Other arguments,
-    dtypes and errors: as for ``conv2d``.
+    ``conv2d``, but K is the number of channels of ``images``, and C the number of channels of the result per group.
+    ``padding``: numbers, as for ``conv2d``. ``bias``: one element per channel of the result. Other arguments, dtypes
+    and errors: as for ``conv2d``.
     """
     arguments = (2, stride, padding, dilation, groups, layout, filter_layout, output_padding, exact_nonfinite)
     epilogue = bias, residual, aux
@@ -293,7 +293,7 @@ def conv2d_input_grad(
     ``grads``, the gradient with respect to its results. Axes, options, dtypes and errors: as for ``conv2d``.
 
     If the images are results of a ReLU, ``activation="relu_grad", aux=images`` gives the gradient with respect to the
-    ReLU's input. ``residual``: a gradient of the same images from elsewhere, which is added first."""
+    ReLU's input. ``residual``: another gradient of the same images, which is added before the activation."""
     arguments = (2, stride, padding, dilation, groups, layout, filter_layout, 0, exact_nonfinite)
     shape, epilogue = _extents(input_shape, "input_shape"), (None, residual, aux)
     return _call(
@@ -448,8 +448,9 @@ def launch_uncached(
     workspace: Any,
     allocation: Any = None,
 ) -> Any:
-    """Checks the arguments, selects, generates and launches; stores the launch under ``key`` if later calls can use it,
-    with ``allocation``, by default what a later call of ``conv2d`` needs. The caller holds ``call_lock.lock``."""
+    """Checks the arguments, selects, generates and launches; stores the launch under ``key`` if later calls can use it.
+    ``allocation`` is stored with the launch: how a later call allocates the result (default: as ``conv2d`` does). The
+    caller holds ``call_lock.lock``."""
     direction, names, roles, result_role = signature
     given_arguments = arguments
     views = tensor(a, names[0]), tensor(b, names[1])
@@ -544,9 +545,9 @@ def launch_uncached(
 
 
 def _parts(problem: Conv, arrays: Iterable[Any]) -> int:
-    """The number of parts of the batch, of which each one's offsets have 31 bits: 1, if those of the whole have.
-    ShapeError: the offsets of one image are longer, or the batch cannot be split: it is not the outermost axis, the
-    result is a sum over it, or slices of an array of the call do not share its memory."""
+    """The number of parts into which the batch is split so that the offsets in each part fit in 31 bits; 1 if those of
+    the whole batch do. ShapeError: the offsets of one image do not fit, or the batch cannot be split: it is not the
+    outermost axis, the result is a sum over it, or slices of an array are copies."""
     try:
         _ = lower(problem)
         return 1
@@ -573,7 +574,7 @@ def _check_operands(a: View, b: View, name_a: str, name_b: str) -> None:
 
 
 def _epilogue(epilogue: Epilogue, activation: Activation | None) -> str:
-    """The epilogue operations, as ``Conv.epilogue`` has them. InputError: the activation and ``aux`` do not agree."""
+    """The epilogue operations in the form of ``Conv.epilogue``. InputError: the activation and ``aux`` do not agree."""
     bias, residual, aux = epilogue
     activation = checked_activation(activation, aux)
     ops = ("bias" if bias is not None else "", "residual" if residual is not None else "", activation or "")
@@ -581,9 +582,9 @@ def _epilogue(epilogue: Epilogue, activation: Activation | None) -> str:
 
 
 def _layouts(arguments: ConvArguments, arrays: dict[str, View | None]) -> tuple[str, str]:
-    """The (image, filter) layouts of the problem: the memory layouts of GPU arrays, that of ``out`` first. An array
-    that fits several layouts has the one of the others. Host arrays are copied to contiguous arrays in the layouts of
-    the arguments."""
+    """The (image, filter) layouts of the problem. On a GPU they are the memory layouts of the arrays; that of ``out``
+    is considered first, and an array that fits several layouts takes the layout of the others. Host arrays are copied
+    to contiguous arrays in the layouts of the arguments."""
     fitting: dict[bool, list[str]] = {}
     for nth, (role, v) in enumerate(arrays.items()):
         if v is None or v.host:
@@ -707,7 +708,7 @@ def _is_packed(arguments: ConvArguments, role: str, v: View, memory: str) -> boo
 
 
 def _pack(arguments: ConvArguments, role: str, v: View, memory: str) -> View:
-    """The operand in the memory layout ``memory``: itself, or a copy."""
+    """The operand in the memory layout ``memory``: the array itself if it has that layout, else a copy."""
     if _is_packed(arguments, role, v, memory):
         return v
     order, x = arguments.axis_permutation(role, memory), v.origin

@@ -38,9 +38,10 @@ class ConvArguments:
     """Stride, padding, dilation, groups and layouts of one call. ``dims``: number of spatial axes; ``stride``,
     ``dilation``: per (depth, height, width) after ``resolved``; ``padding``: unchanged from the caller; ``layout``,
     ``filters``: layouts of the user's arrays; ``output_padding``: of a transposed convolution, like ``stride``;
-    ``exact_nonfinite``: as of ``Conv``.
+    ``exact_nonfinite``: as in ``Conv``.
 
-    An array has the role ``images``, ``filters`` or ``results``. InputError, ShapeError: an argument breaks a rule.
+    Methods name an array by its role: ``images``, ``filters`` or ``results``. InputError, ShapeError: an argument
+    breaks a rule.
     """
 
     dims: int
@@ -73,12 +74,12 @@ class ConvArguments:
         )
 
     def transposed(self, images: Mapping[str, int], filters: Mapping[str, int]) -> tuple[ConvArguments, Extents]:
-        """The tuple (the arguments of the convolution whose results have the extents ``images``, zpq, and whose input
-        gradient a transposed convolution is; the extents of the result). ``images``, ``filters``: extents of the
-        operands.
+        """The pair (arguments, extents of the result) by which a transposed convolution is computed as the input
+        gradient of a convolution, whose results have the extents of ``images``. ``images``, ``filters``: extents of the
+        operands by axis.
 
         ShapeError: channels of images and filters differ, an axis of images is empty, or ``output_padding`` is too
-        large."""
+        large. InputError: ``padding`` is a word."""
         if images["k"] != filters["k"]:
             raise ShapeError(
                 f"images have {images['k']} channels and filters {filters['k']} along K; they must be equal"
@@ -112,7 +113,8 @@ class ConvArguments:
         return replace(self, padding=tuple(out[3 - self.dims :])), arrays
 
     def _per_axis(self, name: str, value: Any, rest: int) -> tuple[int, ...]:
-        """One integer per axis (depth, height, width). ``rest``: the value for missing axes, and the minimum."""
+        """One integer per axis (depth, height, width). ``rest``: the value of axes that the convolution does not have,
+        and the least value allowed."""
         given = plain(value)
         values = given if isinstance(given, tuple) else (given,) * self.dims
         if len(values) != self.dims or not all(is_integer(x, rest, EXTENT_LIMIT - 1) for x in values):
@@ -165,8 +167,8 @@ class ConvArguments:
         return {**dict.fromkeys(SPATIAL_AXES[role], 1), **dict(zip(axes, (int(x) for x in shape), strict=True))}
 
     def memory_layouts(self, role: str, v: View) -> list[str]:
-        """The problem layouts in which an array is contiguous. Axes of extent 1 fit anywhere: first come the layouts in
-        which they have the strides that a new array would have, and of these the user's own layout."""
+        """The problem layouts in which an array is contiguous. Axes of extent 1 fit anywhere. Layouts in which these
+        axes have the strides of a new array come first, and among them the user's own layout."""
         table = FILTERS[self.dims] if role == "filters" else LAYOUTS[self.dims]
         own = self.filters if role == "filters" else self.layout
         orders = []

@@ -1,4 +1,5 @@
-"""Sparse tensors of PyTorch in other formats than CSR: each is converted once, as long as it does not change."""
+"""Conversions to CSR of PyTorch's sparse tensors in other formats: each is made once, and made again only if the tensor
+changes."""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ Arrays = tuple[Any, Any, Any]
 @dataclass(frozen=True)
 class Converted:
     """A sparse tensor as a matrix in CSR, which later calls use again. ``matrix``: a weak reference to the sparse
-    tensor; ``state``: of its parts when it was converted; ``arrays``: row pointers, columns and values in CSR."""
+    tensor; ``state``: versions and addresses of its parts when it was converted; ``arrays``: row pointers, columns and
+    values in CSR."""
 
     matrix: weakref.ref[Any]
     state: tuple[Any, ...]
@@ -38,8 +40,8 @@ _converted: dict[int, Converted] = {}
 
 
 def versions_of(arrays: Sequence[Any]) -> tuple[Any, ...]:
-    """PyTorch's counts of the changes of arrays, 0 for other arrays. Those of inference tensors are not counted: no two
-    are equal."""
+    """The version counters of arrays, by which PyTorch counts changes in place; 0 for arrays of other libraries.
+    Inference tensors have no counter: each gives an object that equals no other."""
     versions: list[Any] = []
     for x in arrays:
         try:
@@ -50,8 +52,8 @@ def versions_of(arrays: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def csr_arrays(a: Any) -> Arrays:
-    """Row pointers, columns and values of a sparse tensor of PyTorch; of another format than CSR, those of a conversion
-    that is kept as long as the tensor exists and does not change."""
+    """Row pointers, columns and values of a sparse tensor of PyTorch. A tensor in another format than CSR is converted;
+    the conversion is kept as long as the tensor exists and does not change."""
     layout = str(a.layout)
     if layout == "torch.sparse_csr":
         return a.crow_indices(), a.col_indices(), a.values()
@@ -71,8 +73,8 @@ def csr_arrays(a: Any) -> Arrays:
 
 
 def _complete(values: Any) -> bool:
-    """Waits for a conversion, so that calls on any stream may read it. False: it is being captured into a graph, whose
-    launches make it."""
+    """Waits for a conversion, so that calls on any stream may read its arrays, and returns True. False: the stream is
+    being captured into a graph, whose launches will make the conversion."""
     v = tensor(values, "a.values")
     if v.host:
         return True

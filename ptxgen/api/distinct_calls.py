@@ -1,4 +1,5 @@
-"""Calls of distinct pairs of keys: the groups that have a pair, and a list of them."""
+"""Calls of tasks that list the distinct pairs of keys: one launch marks the groups that have a pair, another lists
+them."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ from ptxgen.operations.task.program import Program
 
 
 class DistinctKeys(NamedTuple):
-    """Distinct pairs of keys, in the order of (row, column). ``rows``, ``columns``: their keys."""
+    """Distinct pairs of keys, in the order of (row, column). ``rows``, ``columns``: the row keys and the column keys of
+    these pairs."""
 
     rows: Any
     columns: Any
@@ -21,7 +23,7 @@ class DistinctKeys(NamedTuple):
 def distinct(
     program: Program, arrays: Mapping[str, View], scalars: Mapping[str, float], own: task_call.Options
 ) -> DistinctKeys:
-    """The distinct pairs of keys of a program: arguments as of ``task_call.call``.
+    """The distinct pairs of keys of a program. The arguments are those of ``task_call.call``.
 
     ShapeError, DtypeError, InputError: an argument breaks a rule."""
     own.recording.refuse()  # the list has another length in each call

@@ -18,7 +18,7 @@ from ptxgen.runtime.driver import Driver
 
 CPU, CUDA, CUDA_HOST, CUDA_MANAGED = 1, 2, 3, 13  #: DLDeviceType
 LEGACY_STREAM = 1  #: the stream for which an array on a GPU is requested
-NAME, VERSIONED = b"dltensor", b"dltensor_versioned"  #: of capsules, which refer to these bytes
+NAME, VERSIONED = b"dltensor", b"dltensor_versioned"  #: names of capsules, which refer to these bytes
 READ_ONLY = 1  #: a bit of the flags
 
 _DTYPES = {(d.dlpack, d.bits): d for d in DTYPES.values()}
@@ -72,7 +72,7 @@ _new = _capsule_function("PyCapsule_New", ctypes.py_object, ctypes.c_void_p, cty
 @dataclass(frozen=True)
 class Exported:
     """An array that its library exported. ``strides``: in elements; ``device``: the index of its GPU, None in host
-    memory; ``capsule``: the memory is valid while it exists."""
+    memory; ``capsule``: keeps the memory valid."""
 
     address: int
     shape: tuple[int, ...]
@@ -84,7 +84,7 @@ class Exported:
 
 
 def exports(x: Any) -> bool:
-    """True if an array has the protocol."""
+    """True if an array has the methods of the DLPack protocol."""
     return hasattr(x, "__dlpack__") and hasattr(x, "__dlpack_device__")
 
 
@@ -95,7 +95,8 @@ def on_gpu(x: Any) -> int | None:
 
 
 def read(x: Any, argument: str) -> Exported:
-    """The memory of an array. Work that its library has queued is complete for later work on the legacy default stream.
+    """The memory of an array. Work that the array's library has queued is ordered before later work on the legacy
+    default stream.
 
     InputError, DtypeError: the library does not export the array, or ptxgen does not support it.
     """
@@ -149,14 +150,16 @@ _DELETER = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(_delete)
 def export(
     address: int, shape: tuple[int, ...], strides: tuple[int, ...], element: Dtype, device: tuple[int, int], owner: Any
 ) -> Any:
-    """A capsule. ``strides``: in elements; ``device``: DLDeviceType and index; ``owner``: an object that keeps the
-    memory valid, and that is referred to until the library that takes the array releases it, or until ``withdraw``."""
+    """A DLPack capsule of an array. ``strides``: in elements; ``device``: DLDeviceType and index; ``owner``: the object
+    that keeps the memory valid. ``owner`` is kept until the library that takes the array releases it, or until
+    ``withdraw``."""
     sizes, steps = ((ctypes.c_int64 * max(len(shape), 1))(*numbers) for numbers in (shape, strides))
     tensor = _Tensor(address, *device, len(shape), element.dlpack, element.bits, 1, sizes, steps, 0)
     managed = _Managed(tensor, None, ctypes.cast(_DELETER, ctypes.c_void_p))
     at = ctypes.addressof(managed)
     _exported[at] = managed, sizes, steps, owner
-    # It has no destructor: one in Python would run with the exception that ends a call, which Python does not allow.
+    # The capsule has no destructor: one in Python would run while an exception ends the call, which Python does not
+    # allow.
     return _new(at, NAME, None)
 
 
@@ -167,8 +170,8 @@ def withdraw(capsule: Any) -> None:
 
 
 class DeviceArray:
-    """A result in memory of a GPU, until the library of the operands takes it. The calls that compute it wait for it,
-    so it is complete for every stream. LaunchError: out of memory."""
+    """A result in GPU memory that the library of the operands has yet to take by DLPack. The call that computes it
+    waits for its kernels, so the result is complete for every stream. LaunchError: out of memory."""
 
     def __init__(self, on: Driver, shape: tuple[int, ...], element: Dtype) -> None:
         self.driver, self.shape, self.strides, self.element = on, shape, _packed(shape), element

@@ -15,8 +15,8 @@ from ptxgen.runtime.open_driver import open_driver
 
 @cache
 def driver() -> Driver:
-    """The driver that computes on host arrays: that of the GPU that the process used first, the current one at first;
-    the emulated device if there is no GPU. PTXGEN_DRIVER sets another one."""
+    """The driver that computes on host arrays: that of the first GPU that the process used, or of the current GPU if it
+    has used none; the emulated device if there is no GPU. PTXGEN_DRIVER sets another one."""
     return open_driver(settings.settings().driver, current_gpu() if _first_gpu is None else _first_gpu)
 
 
@@ -30,8 +30,8 @@ def driver_of(v: View) -> Driver:
 
 
 def gpu_driver(index: int | None) -> Driver:
-    """The driver of a GPU; None: of the first one. UnavailableError: the driver is the emulated device, which takes
-    arrays in host memory."""
+    """The driver of the GPU ``index``; None: of the first GPU that the process used. UnavailableError: the driver is
+    the emulated device, which takes arrays in host memory."""
     global _first_gpu
     if _first_gpu is None:
         _first_gpu = index
@@ -45,7 +45,7 @@ def gpu_driver(index: int | None) -> Driver:
 
 
 def _why_emulated() -> str:
-    """The reason why the driver is the emulated device, and the remedy."""
+    """The reason why the driver is the emulated device, and how to change that."""
     if settings.settings().driver == "emulated":
         return "PTXGEN_DRIVER is emulated; unset it"
     try:
@@ -57,7 +57,7 @@ def _why_emulated() -> str:
 
 @cache
 def _gpu(index: int | None) -> Driver:
-    """The driver of another GPU than that of ``driver()``."""
+    """The driver of a GPU other than that of ``driver()``."""
     return open_driver(f"cuda:{index}")
 
 
@@ -70,7 +70,7 @@ def current_gpu() -> int:
 
 
 def require_device(on: Driver, **named: View) -> None:
-    """DeviceError: an array is not on the GPU of the driver, which is that of the first operand."""
+    """DeviceError: an array is not on the GPU of the driver ``on``, which is the GPU of the first operand."""
     for name, v in named.items():
         if v.device not in (None, on.index):
             raise DeviceError(

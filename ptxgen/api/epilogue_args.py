@@ -13,16 +13,16 @@ from ptxgen.errors import InputError, ShapeError
 from ptxgen.problem.dtypes import DTYPES
 from ptxgen.problem.epilogue_ops import ACTIVATION, NUMBERED_OPS, arrays_of, epilogue_op, epilogue_op_names
 
-#: a name or a text of ``problem.epilogue_ops``, or a Python function of x, or of x and aux
+#: an activation: a name or a text of ``problem.epilogue_ops``, or a Python function of x, or of x and aux
 Activation = str | Callable[..., Any]
-#: name of an operation or operand for C = AB -> name for Cᵀ = BᵀAᵀ
+#: name of an operation or operand in C = AB -> its name in Cᵀ = BᵀAᵀ
 TRANSPOSED_NAMES = {"bias_row": "bias_column", "bias_column": "bias_row", "scale_a": "scale_b", "scale_b": "scale_a"}
 
 
 @dataclass(frozen=True)
 class EpilogueArgs:
-    """The epilogue of a call. ``ops``: the operations of ``Gemm.epilogue``; ``arrays``: their operands and the scales
-    of blocks, with the names of kernel parameters; ``blocks``: ``block_a`` and ``block_b`` of the problem."""
+    """The epilogue of a call. ``ops``: the operations of ``Gemm.epilogue``; ``arrays``: their operands and the block
+    scales, with the names of kernel parameters; ``blocks``: the fields ``block_a`` and ``block_b`` of the problem."""
 
     ops: tuple[str, ...] = ()
     arrays: tuple[tuple[str, View], ...] = ()
@@ -48,7 +48,7 @@ def epilogue_arguments(
     operands: tuple[View, View] | None = None,
 ) -> EpilogueArgs:
     """Converts the arguments of ``gemm``. ``shape``: the shape of ``out``, with an optional leading batch axis;
-    ``operands``: a and b, whose blocks may have scales; None: they may not.
+    ``operands``: a and b, for which block scales are allowed; None: block scales are not allowed.
 
     ShapeError, InputError: an argument breaks a rule.
     """
@@ -95,8 +95,8 @@ def epilogue_arguments(
 
 
 def text_of(activation: Any) -> Any:
-    """The text of an activation that is a Python function; others as they are. InputError: the function breaks a
-    rule."""
+    """The text of an activation that is a Python function; any other activation as it is. InputError: the function
+    breaks a rule."""
     if not callable(activation):
         return activation
     from ptxgen.operations.task import activations
@@ -105,7 +105,8 @@ def text_of(activation: Any) -> Any:
 
 
 def activation_name(activation: Any) -> str | None:
-    """The name of an activation, or its canonical text. InputError: it is unknown, or breaks a rule."""
+    """The name or the canonical text of an activation; None: there is no activation. InputError: it is unknown, or
+    breaks a rule."""
     text, known = text_of(activation), epilogue_op_names(ACTIVATION)
     if text is None:
         return None
@@ -116,7 +117,8 @@ def activation_name(activation: Any) -> str | None:
 
 
 def columns_of_c(columns: int, activation: str | None) -> int:
-    """The columns of C for those of B, of which a gated activation takes two for each. ShapeError: they are odd."""
+    """The number of columns of C for a B with ``columns`` columns: half of them for a gated activation, which takes two
+    columns of B for each of C. ShapeError: ``activation`` is gated and ``columns`` is odd."""
     if activation is None or not epilogue_op(activation).gated:
         return columns
     if columns % 2:
@@ -127,8 +129,8 @@ def columns_of_c(columns: int, activation: str | None) -> int:
 
 
 def checked_activation(activation: Any, aux: Any) -> str | None:
-    """The name of the activation. InputError: it is unknown or breaks a rule, or ``aux`` is missing, or not an operand
-    of it."""
+    """The name of the activation. InputError: it is unknown or breaks a rule, it reads ``aux`` and ``aux`` is None, or
+    it does not read the ``aux`` that is given."""
     name, known = activation_name(activation), epilogue_op_names(ACTIVATION)
     reads_aux = name is not None and "aux" in arrays_of(name)
     if reads_aux != (aux is not None):

@@ -1,4 +1,5 @@
-"""Calls that list pairs by a threshold of sums of f32, or reduce rows of them, of candidates of tensor cores."""
+"""Calls of float32 tasks that list pairs by a threshold, or reduce each row: tensor cores select candidate pairs, and
+only these are computed in float32."""
 
 from __future__ import annotations
 
@@ -22,9 +23,9 @@ from ptxgen.runtime.driver import Driver, Kernel
 from ptxgen.runtime.runner import Buffers
 from ptxgen.tuning.selection import require
 
-MAX_FULL = 1024  #: problems that are known to have too many candidates
-RETRY = 16  #: so many calls of such a problem do without a filter
-#: by problem whose last filter had more candidates than there is room for: calls that do without one
+MAX_FULL = 1024  #: problems whose last call had more candidates than the lists hold
+RETRY = 16  #: so many later calls of such a problem compute all pairs in float32
+#: driver and problem whose last call had too many candidates -> calls left that compute all pairs in float32
 _full: dict[tuple[Driver, Task], int] = {}
 
 
@@ -35,18 +36,19 @@ def _exact(problem: Task, on: Driver) -> ExactSelect | None:
 
 
 def predicted_faster(exact: ExactSelect, problem: Task, d: Device) -> bool:
-    """True if the launches take less time than the kernel of f32, as the choices of both predict."""
+    """True if the launches that filter candidates are predicted to take less time than the float32 kernel of all
+    pairs."""
     return sum(require(x.problem, d)[0].us for x in exact.stages) < require(problem, d)[0].us
 
 
 @lru_cache(maxsize=64)
 def _kernel(source: Source, on: Driver) -> Kernel:
-    """The loaded kernel of listed pairs, which stays loaded for later calls."""
+    """The loaded kernel that computes listed pairs; it stays loaded for later calls."""
     return driver_state.state_of(on).kernel(source)
 
 
 def exact_of(problem: Task, on: Driver) -> ExactSelect | None:
-    """The launches of a call; None: the kernel of f32 computes all pairs."""
+    """The launches that filter candidates for a call; None: the float32 kernel computes all pairs."""
     if left := _full.pop((on, problem), 0):
         if left > 1:
             _full[on, problem] = left - 1
@@ -55,15 +57,15 @@ def exact_of(problem: Task, on: Driver) -> ExactSelect | None:
 
 
 def may_filter(problem: Task, on: Driver) -> bool:
-    """True if tensor cores select the candidates of some calls."""
+    """True if calls of the problem may let tensor cores select the candidates."""
     return _exact(problem, on) is not None
 
 
 def compute_on_host(
     problem: Task, arrays: Mapping[str, Array], scalars: Mapping[str, float]
 ) -> dict[str, Array] | None:
-    """The results of a call on host arrays, which are copied to the device. ``arrays``: by role, with
-    those of the result; None: the kernel of f32 is to compute them."""
+    """The results of a call on host arrays, which are copied to the device. None: the float32 kernel must compute all
+    pairs. ``arrays``: inputs and results by role."""
     on = drivers.driver()
     exact = exact_of(problem, on)
     if exact is None:
@@ -83,8 +85,8 @@ def compute_on_host(
 def compute_on_device(
     problem: Task, views: Mapping[str, View], scalars: Mapping[str, float], origin: Any, on: Driver, stream: int
 ) -> bool:
-    """Computes the results of a call on arrays of a GPU; False: the kernel of f32 is to compute them. ``views``: by
-    role, with those of the result; ``origin``: an array of the library that allocates."""
+    """Computes the results of a call on arrays of a GPU. False: nothing is computed, the float32 kernel must compute
+    all pairs. ``views``: inputs and results by role; ``origin``: an array of the library that allocates."""
     exact = exact_of(problem, on)
     if exact is None:
         return False
@@ -102,8 +104,8 @@ def launched(
     stream: int,
     wait: Callable[[], None],
 ) -> bool:
-    """Launches, and reads the number of candidates; False: there was no room for them. ``addresses``: of the arrays of
-    the problem and of ``exact.scratch``; ``wait``: waits for the stream."""
+    """Launches the kernels, and reads the number of candidates. False: there were more candidates than the lists hold.
+    ``addresses``: those of the arrays of the problem and of ``exact.scratch``; ``wait``: waits for the stream."""
 
     def make_launch(p: Task, numbers: Mapping[str, float]) -> Launch:
         return launch_function.make_launch(runners.runner_for(p, stream, on), scalars=numbers)

@@ -25,13 +25,15 @@ _log.addHandler(logging.NullHandler())
 
 @cache
 def first_use(selector: str, path: Path) -> FirstUse:
-    """The object that times configurations for ``PTXGEN_TUNE``; ``selector``: of the driver."""
+    """The object that times configurations for ``PTXGEN_TUNE``. ``selector``: the text that selects the driver;
+    ``path``: the tuning database."""
     return FirstUse(selector, path)
 
 
 @cache
 def _background(on: Driver, path: Path) -> Queue[tuple[Problem, Callable[[], None]]]:
-    """The queue of a thread that tunes problems one after the other and has them reselected."""
+    """The queue of a background thread, which tunes queued problems one after the other and then has each one selected
+    again."""
     queue: Queue[tuple[Problem, Callable[[], None]]] = Queue()
 
     def work() -> None:
@@ -50,8 +52,8 @@ def _background(on: Driver, path: Path) -> Queue[tuple[Problem, Callable[[], Non
 
 
 def tune(problem: Problem, on: Driver, reselect: Callable[[], None]) -> None:
-    """Times the top-ranked configurations of a problem without a measured winner, now or in the background
-    (``PTXGEN_TUNE``). ``reselect`` is called when the background has tuned the problem. Failures are logged as
+    """Tunes a problem that has no measured winner: times its top-ranked configurations, now or in the background
+    (``PTXGEN_TUNE``). ``reselect`` is called once the background thread has tuned the problem. Failures are logged as
     warnings, and the call uses the current selection."""
     selected = selection.select(problem, on.device, choice.database())
     if not selected or (selected[0].origin in ("winner", "shipped") and not selected[0].predicted):
@@ -68,7 +70,7 @@ def tune(problem: Problem, on: Driver, reselect: Callable[[], None]) -> None:
 
 
 def _after_fork(caches: tuple[Any, ...] = (first_use, _background)) -> None:
-    """Forgets the measuring process and the thread, which belong to the parent."""
+    """Forgets the measuring process and the background thread in a forked child: they belong to the parent."""
     for each in caches:
         each.cache_clear()
 

@@ -77,12 +77,12 @@ def gemm(
     ``alpha`` and ``beta``, and no other argument of the epilogue. If ``alpha`` is 0, A and B are not read, and the
     product is 0, as in BLAS.
 
-    ``b`` may be a ``QuantizedWeight`` of N rows of K integers, which ``a``, of float16 or bfloat16, is multiplied by
-    transposed; sums are float32, and the epilogue is the same.
+    ``b`` may be a ``QuantizedWeight`` W of N rows of K integers: C is then A·Wᵀ with the same epilogue, ``a`` has dtype
+    float16 or bfloat16, and sums are float32.
 
     ``compute``: f16 accumulates in f16; tf32 and f32_bf16x6 multiply float32 on tensor cores; f32_fast_accum leaves
-    sums of 8-bit floats to the accumulators of tensor cores, which lose bits (f32 does not).
-    ``deterministic``: the same inputs give the same bits.
+    sums of 8-bit floats to the accumulators of tensor cores, which lose bits (f32 does not). ``deterministic``: the
+    same inputs give the same bits.
 
     Batched: B×M×K times B×K×N gives B×M×N. A matrix, a batch of one, or a view whose batch stride is 0 is broadcast.
 
@@ -90,14 +90,14 @@ def gemm(
     (one per row), of C's dtype, float32 for an 8-bit C. ``residual``: shape and dtype of ``out``. ``activation``: a
     name, as relu, gelu (the tanh form), gelu_erf, silu, sigmoid or clamp(-1,1); an expression of the sum x in the
     language of tasks, ``"x * sigmoid(2 * x)"``; or a Python function of x. An expression or a function may also read
-    ``aux``, an array like the residual, as relu_grad does, the gradient of ReLU: 0 where ``aux`` is at most 0, and the
-    sum elsewhere. A gated activation, swiglu, geglu or one that reads ``x`` and ``up``, makes an element of C of the
-    sums of an even column of ``b`` and of the next one: ``out`` is M×N/2, of float16 or bfloat16, and ``beta`` is 0.
-    ``scale_a``, ``scale_b``: float32, one element each, or M and N elements. All items of a batch use the same of
-    these, except the residual and ``aux``. 8-bit floats also take scales along K: ``scale_a`` of M×⌈K/128⌉ or
-    ⌈M/128⌉×⌈K/128⌉ elements, ``scale_b`` of ⌈K/128⌉×N or ⌈K/128⌉×⌈N/128⌉, a batch those of each item. Each sum of 128
-    of K is multiplied by the product of its two scales, and added to the total in float32. Calls without an epilogue
-    have the least overhead.
+    ``aux``, an array like the residual. relu_grad, the gradient of ReLU, reads ``aux``: it gives 0 where ``aux`` is at
+    most 0, and the sum elsewhere. A gated activation (swiglu, geglu, or an expression of ``x`` and ``up``) computes
+    each element of C from two sums, those of an even column of ``b`` and of the next column: ``out`` is M×N/2, of
+    float16 or bfloat16, and ``beta`` is 0. ``scale_a``, ``scale_b``: float32, one element each, or M and N elements.
+    All items of a batch share these arrays, except the residual and ``aux``. 8-bit floats also take scales along K:
+    ``scale_a`` of M×⌈K/128⌉ or ⌈M/128⌉×⌈K/128⌉ elements, ``scale_b`` of ⌈K/128⌉×N or ⌈K/128⌉×⌈N/128⌉, in a batch for
+    each item. Each sum of 128 of K is multiplied by the product of its two scales, and added to the total in float32. A
+    call without an epilogue has the least overhead.
 
     ``out`` must not share memory with another argument. Results carry no gradient: while PyTorch records gradients,
     tensors that require one are rejected. Masked arrays are rejected.
@@ -106,9 +106,9 @@ def gemm(
     multiple of 256, with any contents. The kernels use it instead of memory that ptxgen allocates. No other call may
     use it until they end. With host arrays it must be None.
 
-    ``vendor``: auto: cuBLASLt computes the product if tuning measured that it is faster; never: ptxgen does; None: as
-    ``PTXGEN_VENDOR`` says. ptxgen computes it if ``deterministic`` is True, ``workspace`` is given, ``alpha`` is not 1
-    or ``beta`` is not 0.
+    ``vendor``: auto: cuBLASLt computes the product if it is measured or predicted to be faster; never: ptxgen does;
+    None: as ``PTXGEN_VENDOR`` says. ptxgen always computes the product if ``deterministic`` is True, ``workspace`` is
+    given, ``alpha`` is not 1 or ``beta`` is not 0.
 
     GPU arrays are multiplied on the current stream of the library of ``a``, and the call returns at once; if an array
     is shared through DLPack, it returns when the result is complete. ShapeError, DtypeError, OverlapError, InputError:
@@ -153,7 +153,7 @@ def number(value: Any, argument: str) -> float:
 
 
 def _factor(value: Any, argument: str) -> complex:
-    """A number, as float if it is real."""
+    """A number as a float if it is real, else as a complex number. InputError: ``value`` is no number."""
     if isinstance(value, complex | np.complexfloating) or getattr(value, "is_complex", bool)():
         require_no_gradient(value, argument)
         factor = complex(value)
@@ -214,8 +214,9 @@ def launch_uncached(
     allocation: Any = None,
     vendor: str | None = None,
 ) -> Any:
-    """Checks the arguments, selects, generates and launches; stores the launch under ``key`` if later calls can use it,
-    with ``allocation``, by default what a later call of ``gemm`` needs. The caller holds ``call_lock.lock``."""
+    """Checks the arguments, selects, generates and launches; stores the launch under ``key`` if later calls can use it.
+    ``allocation`` is stored with the launch: how a later call allocates the result (default: as ``gemm`` does). The
+    caller holds ``call_lock.lock``."""
     if isinstance(b, QuantizedWeight):
         vendor_calls.require_mode(vendor)
         return quantized_calls.multiply(a, b, out, alpha, beta, compute, deterministic, epilogue_args, workspace)
@@ -332,15 +333,17 @@ def contiguous(v: View, argument: str) -> View:
 
 
 def letter_of(order: str, v: View) -> str:
-    """The letter of the layout of an operand. ``order``: N or T, as it is stored."""
+    """The layout letter of an operand: ``order``, N or T, if its values are not conjugated, else the letter for
+    conjugates."""
     return CONJUGATED[order] if v.conjugated else order
 
 
 def _problem(
     a: View, b: View, c: View, compute: str, deterministic: bool, epilogue: str
 ) -> tuple[bool, Gemm, tuple[View, View]]:
-    """The triple (swapped, problem, its A and B). ``swapped``: the problem is Cᵀ = BᵀAᵀ, because C must be row-major.
-    ``epilogue``: one on which the shape of C depends."""
+    """The triple (swapped, problem, the two operands in its order). ``swapped``: the problem is Cᵀ = BᵀAᵀ, because
+    kernels store a row-major C. ``epilogue``: the operations on which the shape of C depends. ShapeError: neither the
+    rows nor the columns of C are contiguous."""
     c_layout = matrix_layout(c)
     if c_layout is None:
         raise ShapeError(f"out has strides {c.strides}; its rows or its columns must be contiguous")

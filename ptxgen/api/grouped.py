@@ -51,7 +51,7 @@ from ptxgen.runtime.driver import Driver
 from ptxgen.runtime.runner import Buffers
 from ptxgen.tuning import selection
 
-#: arguments of the epilogue that have an array for each item
+#: epilogue arguments that are lists with an array for each item
 LISTS = ("scale_a", "scale_b", "bias", "residual", "aux")
 
 
@@ -77,15 +77,15 @@ def gemm_grouped(
 
     ``a``, ``b``, ``outs``: lists of arrays, as ``gemm`` takes them, each item with its own M, N, K and strides; all
     items have one dtype. Items may be empty. ``outs`` is allocated if None. ``alpha``, ``beta``: a number, or one of
-    each item. ``bias``, ``residual``, ``aux``, ``scale_a``, ``scale_b``: None, or a list with an array for each
-    item, as ``gemm`` takes it.
+    each item. ``bias``, ``residual``, ``aux``, ``scale_a``, ``scale_b``: None, or a list with an array for each item,
+    as ``gemm`` takes it.
 
     All items with the same layouts are computed in one launch, which a descriptor table in device memory describes.
     Inputs may share memory; an array of ``outs`` must not share memory with another one or with an input. Errors name
     the item and are otherwise those of ``gemm``.
 
-    ``schedule``: a name of ``--schedule``, as ``tlp``: every item gets a tile by this method, in place of one tuned
-    kernel; lists then have no epilogue.
+    ``schedule``: a name as for the option ``--schedule``, for example ``tlp``: this method chooses a tile for each
+    item, in place of one tuned kernel for all; an epilogue is then an error.
 
     A captured CUDA graph computes the same items on the same arrays again.
     """
@@ -129,7 +129,8 @@ def gemm_grouped(
 
 @dataclass(frozen=True)
 class Item:
-    """Item ``index`` as the kernel computes it: C, row-major or ``swapped`` (Cᵀ = BᵀAᵀ), and the epilogue."""
+    """One item as the kernel computes it. ``index``: its place in the lists; ``swapped``: the kernel computes Cᵀ =
+    BᵀAᵀ, so that C is row-major."""
 
     index: int
     a: View
@@ -140,12 +141,12 @@ class Item:
     layout: str
 
     def without_product(self) -> Item:
-        """The item with an empty K: A and B are not read."""
+        """The item with K = 0, so that A and B are not read."""
         return replace(self, a=emptied(self.a, 1), b=emptied(self.b, 0))
 
 
 def _length(name: str, given: Any) -> int:
-    """InputError: ``given`` is not a list."""
+    """The length of a list. InputError: ``given`` is not a list."""
     if not isinstance(given, (list, tuple)):
         raise InputError(f"{name} is {type(given).__name__}; it must be a list of arrays, one of each item")
     return len(given)
@@ -283,7 +284,8 @@ def _store(key: Any, items: list[Item], groups: list[list[Item]], launched: Sequ
 def _launch(
     group: list[Item], array: Any, alphas: Any, betas: Any, compute: str, deterministic: bool, schedule: str | None
 ) -> GroupCall | None:
-    """Computes the items of one launch. The call that computes them again at other addresses; None: there is none."""
+    """Computes the items of one launch. Returns the call that computes them again at other addresses; None: the arrays
+    are on the host, or no result has an element."""
     index = [x.index for x in group]
     alpha, beta = alphas[index], betas[index]
     problem = _problem(group, compute, deterministic)
@@ -307,7 +309,7 @@ def _launch(
 
 
 def _problem(group: list[Item], compute: str, deterministic: bool) -> GroupedGemm:
-    """The problem of one launch. Host arrays are copied to contiguous ones, which it describes."""
+    """The problem of one launch. For host arrays, the problem describes contiguous copies."""
     first = group[0]
     items = tuple((x.c.shape[0], x.c.shape[1], x.a.shape[1]) for x in group)
     ld, aligned = "", [16, 16, 16]
@@ -335,7 +337,7 @@ def _problem(group: list[Item], compute: str, deterministic: bool) -> GroupedGem
 
 
 def _operands(group: list[Item]) -> list[list[View]]:
-    """A, B and C of the items that have elements."""
+    """A, B and C of the items whose arrays have elements."""
     full = [x for x in group if 0 not in x.c.shape]
     return [[x.a for x in full], [x.b for x in full], [x.c for x in full]]
 
@@ -379,7 +381,7 @@ def _compute_on_host(group: list[Item], problem: GroupedGemm, alpha: Any, beta: 
 
 
 def _epilogue_values(name: str, v: View, x: Item) -> Any:
-    """An operand of the epilogue of the kernel's problem, contiguous."""
+    """An operand of the epilogue of the kernel's problem, as a contiguous array."""
     array = as_numpy(v)
     return np.ascontiguousarray(array.T if x.swapped and name in ELEMENTWISE_OPERANDS else array)
 
@@ -391,8 +393,8 @@ def _stored(x: Item, operand: int, v: View) -> Any:
 
 
 def launcher(problem: GroupedGemm, on: Driver, schedule: str | None = None) -> ListLaunch:
-    """The loaded kernel of a problem on a driver. DtypeError: no kernel computes it; LaunchError: those of the schedule
-    do not."""
+    """The loaded kernel of a problem on a driver. DtypeError: no kernel computes the problem. LaunchError: ``schedule``
+    has no kernel for it."""
     if schedule is not None:
         return _tile_launcher(problem, schedule, on)
     config = choice.choose(problem, on)
@@ -406,7 +408,7 @@ _launchers: dict[Any, ListLaunch] = {}
 
 
 def _launcher(problem: GroupedGemm, config: Config, on: Driver) -> ListLaunch:
-    """The loaded kernel of a configuration. Kernels serve all groups of a class."""
+    """The loaded kernel of a configuration. One kernel serves all groups with the same layout, types and epilogue."""
     large = bool((problem.lds > SMALL_LD).any())
     fields = (problem.layout, problem.dtype, problem.compute, problem.out, problem.epilogue)
     key = (on, fields, config, large)
@@ -418,7 +420,7 @@ def _launcher(problem: GroupedGemm, config: Config, on: Driver) -> ListLaunch:
 
 
 def _tile_launcher(problem: GroupedGemm, schedule: str, on: Driver) -> ListLaunch:
-    """The loaded kernel of a schedule by tiles."""
+    """The loaded kernel of a schedule that chooses a tile for each item."""
     from ptxgen.operations.grouped.tile_kernel import kernel_plan, kernel_source
     from ptxgen.operations.grouped.tile_launch import TileLaunch
     from ptxgen.operations.grouped.tlp_schedule import VARIANTS, setting_of

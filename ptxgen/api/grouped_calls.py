@@ -1,4 +1,5 @@
-"""Cached calls of ``gemm_grouped`` on PyTorch tensors: launches of an earlier call, with the addresses of this one."""
+"""Cached calls of ``gemm_grouped`` on PyTorch tensors: a later call repeats the launches of an earlier one at its own
+addresses."""
 
 from __future__ import annotations
 
@@ -20,8 +21,8 @@ MAX_CALLS = 512  #: cached calls
 
 @dataclass(frozen=True)
 class CachedGroup:
-    """One launch. ``items``: its items; ``swapped``: whether B comes first; ``used``: the items with elements of C;
-    ``alignment``: of A, B and C in bytes, as the kernel expects it of these items."""
+    """One launch of a cached call. ``items``: the indices of its items; ``swapped``: B is the first operand; ``used``:
+    the items whose C has elements; ``alignment``: the bytes to which the kernel expects A, B and C aligned."""
 
     call: GroupCall
     items: Ints
@@ -32,8 +33,8 @@ class CachedGroup:
 
 @dataclass(frozen=True)
 class CachedCall:
-    """A call of ``gemm_grouped`` that later calls repeat with other addresses. ``sizes``: bytes of A, B and C, one row
-    an item; ``shapes``, ``dtype``: of the results; ``observers``: those of launches."""
+    """A call of ``gemm_grouped`` that later calls repeat at other addresses. ``sizes``: bytes of A, B and C, one row
+    per item; ``shapes``, ``dtype``: of the results; ``observers``: what is notified of each launch."""
 
     groups: tuple[CachedGroup, ...]
     sizes: Ints
@@ -42,7 +43,8 @@ class CachedCall:
     observers: tuple[recording.Observer, ...] = ()
 
     def serves(self, at: Ints) -> bool:
-        """True if results share no memory with other arrays, and addresses are aligned as in the earlier call."""
+        """True if the call can be repeated at these addresses: results share no memory with other arrays, and
+        alignments are as the kernels expect."""
         for x in self.groups:
             if (np.bitwise_or.reduce(at[x.used], axis=0) & (x.alignment - 1)).any():
                 return False
@@ -79,7 +81,7 @@ def key_of(a: Sequence[Any], b: Sequence[Any], outs: Sequence[Any] | None, *rest
 
 
 def launch(call: CachedCall, a: Sequence[Any], outs: Sequence[Any] | None, at: list[int]) -> list[Any] | None:
-    """The results of a cached call. None: the call needs the checks of a new one."""
+    """The results of a cached call on these arrays. None: the call must be checked like a new one."""
     results = list(outs) if outs is not None else [a[0].new_empty(shape, dtype=call.dtype) for shape in call.shapes]
     addresses = np.array(at, np.int64).reshape(len(results), -1)
     if outs is None:

@@ -1,4 +1,4 @@
-"""``gemm_jagged`` and its gradients: products of a mixture of experts, whose sizes are on the device."""
+"""``gemm_jagged`` and its gradients: the products of a mixture of experts, with group sizes that stay on the device."""
 
 from __future__ import annotations
 
@@ -49,17 +49,16 @@ def gemm_jagged(
     scale_a: Any = None,
     scale_b: Any = None,
 ) -> Any:
-    """Rows of ``x`` (T×K), grouped by expert, times the weights of their expert: T×N.
+    """Multiplies the rows of ``x`` (T×K), grouped by expert, by the weights of their expert; the result is T×N.
 
-    ``w``: E×K×N. ``offsets``: E int32, the row after the last one of each expert, as torch's grouped product takes
-    them; on a GPU they are read there, and the call does not synchronise. Rows after the last offset of ``out`` are not
-    written. Offsets on the host that decrease or pass T are an error; on a GPU they give wrong results, but no access
-    outside the arrays.
+    ``w``: E×K×N. ``offsets``: E int32, for each expert the index of the row after its last row, as in PyTorch's grouped
+    product. Offsets on a GPU are read by the kernel, and the call does not synchronise. Rows after the last offset of
+    ``out`` are not written. Offsets on the host that decrease or pass T are an error; on a GPU they give wrong results,
+    but no access outside the arrays.
 
-    ``bias``: E×N, or T×1 (one of each row). ``scale_a``, ``scale_b``: float32, E elements each, or T and E×N; of 8-bit
-    floats, also those of blocks along K: T×⌈K/128⌉ and E×⌈K/128⌉×N or E×⌈K/128⌉×⌈N/128⌉.
-    ``residual``, ``aux``: as ``out``. The other arguments are those of ``gemm``. A captured CUDA graph can be
-    replayed with other offsets.
+    ``bias``: E×N, or T×1 (one element per row). ``scale_a``, ``scale_b``: float32, E elements each, or T and E×N; for
+    8-bit floats also block scales along K: T×⌈K/128⌉, and E×⌈K/128⌉×N or E×⌈K/128⌉×⌈N/128⌉. ``residual``, ``aux``: as
+    ``out``. The other arguments are those of ``gemm``. A captured CUDA graph can be replayed with other offsets.
 
     ShapeError, DtypeError, OverlapError, InputError: an argument breaks a rule.
     """
@@ -68,8 +67,8 @@ def gemm_jagged(
 
 
 def gemm_jagged_input_grad(dy: Any, w: Any, offsets: Any, **options: Any) -> Any:
-    """The gradient of ``gemm_jagged`` with respect to ``x``: rows of ``dy`` (T×N) times the transposed weights of their
-    expert, T×K. ``options``: those of ``gemm_jagged``."""
+    """The gradient of ``gemm_jagged`` with respect to ``x``: the rows of ``dy`` (T×N) are multiplied by the transposed
+    weights of their expert; the result is T×K. ``options``: those of ``gemm_jagged``."""
     return gemm_jagged(dy, _transposed_weights(w), offsets, **options)
 
 
@@ -84,14 +83,15 @@ def gemm_jagged_weight_grad(
     compute: str | None = None,
     deterministic: bool = False,
 ) -> Any:
-    """The gradient of ``gemm_jagged`` with respect to ``w``: for each expert the transposed rows of ``x`` (T×K) times
-    those of ``dy`` (T×N), E×K×N. An expert without rows gives zeros. The arguments are those of ``gemm_jagged``."""
+    """The gradient of ``gemm_jagged`` with respect to ``w``, E×K×N: for each expert, the transpose of its rows of ``x``
+    (T×K) times its rows of ``dy`` (T×N). An expert without rows gives zeros. The arguments are those of
+    ``gemm_jagged``."""
     transposed = x.T if len(getattr(x, "shape", ())) == 2 else x
     return _jagged("k", (transposed, "x"), (dy, "dy"), offsets, out, alpha, beta, compute, deterministic, {}, None)
 
 
 def _transposed_weights(w: Any) -> Any:
-    """A view of E matrices, each transposed."""
+    """A view of ``w`` (E×K×N) with each matrix transposed. ShapeError: ``w`` has not three dimensions."""
     if len(getattr(w, "shape", ())) != 3:
         raise ShapeError(f"w has shape {tuple(getattr(w, 'shape', ()))}; it must be E×K×N")
     return w.swapaxes(1, 2)
@@ -110,8 +110,8 @@ def _jagged(
     arrays: dict[str, Any],
     activation: Activation | None,
 ) -> Any:
-    """The product of items along ``axis``, in ``out`` or a new array. ``first``, ``second``: an operand and its
-    name."""
+    """The product of items along ``axis``, in ``out`` or a new array. ``first``, ``second``: the operands, each with
+    its argument name."""
     alpha, beta = number(alpha, "alpha"), number(beta, "beta")
     compute, deterministic = word("compute", "" if compute is None else compute), flag("deterministic", deterministic)
     with call_lock.lock:
@@ -157,7 +157,7 @@ def _jagged(
 
 
 def _offsets(offsets: Any, a: View) -> View:
-    """InputError, DtypeError, ShapeError: ``offsets`` is not a vector of int32 in the memory of ``a``."""
+    """``offsets`` as a View. InputError, DtypeError, ShapeError: it is not a vector of int32 in the memory of ``a``."""
     offset_type = str(getattr(offsets, "dtype", "int32")).removeprefix("torch.")
     if offset_type != "int32":
         raise DtypeError(f"offsets is {offset_type}; it must be int32")
@@ -200,13 +200,13 @@ def _check_out(a: View, c: View, shape: tuple[int, ...]) -> None:
 
 
 def _row_major(v: View) -> bool:
-    """True if rows are contiguous, and matrices follow each other."""
+    """True if rows are contiguous, and matrices follow each other in memory."""
     layout = matrix_layout(v)
     return layout is not None and layout[0] == "N" and _is_packed(v, layout[1])
 
 
 def _is_packed(v: View, ld: int) -> bool:
-    """True if matrices with this leading dimension follow each other."""
+    """True if matrices with the leading dimension ``ld`` follow each other without gaps."""
     rows, columns = v.shape[-2:]
     if len(v.shape) < 3 or v.shape[0] == 1:
         return True
@@ -236,8 +236,8 @@ def _check_offsets(ends: np.ndarray[Any, Any], extent: int, axis: str) -> None:
 
 
 def _block_scales(axis: str, a: View, b: View, arrays: dict[str, Any]) -> tuple[BlockScale, ...]:
-    """The scales of blocks of both operands; empty: there are none. ShapeError, DtypeError, InputError: they do not fit
-    the operands."""
+    """The block scales of both operands; empty: there are none. ShapeError, DtypeError, InputError: they do not fit the
+    operands."""
     shapes: list[tuple[int, ...]] = [getattr(arrays.get(name), "shape", ()) for name in ("scale_a", "scale_b")]
     if axis != "m" or [len(shape) for shape in shapes] != [2, 3]:
         return ()
@@ -320,8 +320,8 @@ def _problem(
     compute: str,
     deterministic: bool,
 ) -> GroupedGemm:
-    """The problem of a call, with sizes of items as experts have them: the true ones are on the device. Host arrays are
-    copied to contiguous ones, which it describes."""
+    """The problem of a call. Its item sizes are typical of experts, because the true sizes are on the device. For host
+    arrays, the problem describes contiguous copies."""
     (layout_a, lda), (layout_b, ldb) = matrix_layout(a) or ("N", 0), matrix_layout(b) or ("N", 0)
     ldc = (matrix_layout(c) or ("N", 0))[1]
     extent = a.shape[0] if axis == "m" else a.shape[1]
@@ -348,16 +348,16 @@ def _problem(
 
 
 def item_sizes(extent: int, items: int) -> list[int]:
-    """Sizes of ``items`` parts of ``extent``, from half the mean to one and a half.
-
-    A tile for the mean alone would be too small for many experts.
+    """Typical sizes of ``items`` experts that have ``extent`` rows together: they grow evenly from 0.5 to 1.5 times the
+    mean, because a tile chosen for equal sizes would be too small for many experts.
     """
     shares = np.arange(items + 1) / items
     return [int(n) for n in np.diff(np.rint(extent * shares * (1 + shares) / 2))]
 
 
 def _without_items(p: GroupedGemm) -> Gemm:
-    """The batch of empty products that a group jagged along K is for an ``alpha`` of 0, whatever the offsets are."""
+    """A batch of products with K = 0. It replaces a group that is jagged along K if ``alpha`` is 0, so that no offset
+    matters."""
     (m, n, _), ldc = p.items[0], int(p.lds[0][C])
     return Gemm(
         m,
@@ -390,7 +390,7 @@ def _compute_on_host(problem: GroupedGemm | Gemm, views: tuple[View, ...], alpha
 def _launch(
     on: Any, problem: GroupedGemm | Gemm, views: tuple[View, ...], alpha: float, beta: float, stream: int
 ) -> None:
-    """Enqueues the product of arrays on the device of the driver ``on``."""
+    """Queues the product of arrays that are on the device of the driver ``on``."""
     runner = runners.runner_for(problem, stream, on)
     launch = launch_function.make_launch(runner, alpha, beta)
     with streams.ordered(on, stream, views):

@@ -19,10 +19,10 @@ def make_launch(
     scalars: Mapping[str, float] | None = None,
     use: str | None = None,
 ) -> Callable[..., None]:
-    """A function that launches on a tuple of addresses, on a stream. ``names``: the arrays at these addresses (default:
-    those of the problem, in its order); ``scalars``: as ``Runner.prepare`` takes them. Its parameter ``own``: address
-    of a caller's workspace. ``use``: auto: it launches the vendor's library if that is faster; never: it does not;
-    None: as ``PTXGEN_VENDOR`` says."""
+    """A function that launches the kernels of ``bound`` on a tuple of addresses and a stream. ``names``: the arrays at
+    these addresses (default: those of the problem, in its order); ``scalars``: as in ``Runner.prepare``; ``use``: auto:
+    the function launches the vendor's library if that is faster; never: it does not; None: as ``PTXGEN_VENDOR`` says.
+    The function's parameter ``own`` is the address of a caller's workspace."""
     names, needs = names or bound.problem.arrays, bound.launch.workspace > 0
     steps = bound.prepare(alpha, beta, (*names, "W") if needs else names, scalars)
     spec, kernel, on = bound.launch, bound.kernel, bound.driver

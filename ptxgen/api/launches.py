@@ -12,25 +12,25 @@ from ptxgen.runtime.runner import Runner
 
 MAX_CALLS = 4096  #: entries of the launch cache
 
-#: key of a call -> (launch function, allocation of the result, runner)
+#: key of a call -> (launch function, how the result is allocated, runner)
 launches: OrderedDict[Any, tuple[Callable[..., None], Any, Runner]] = OrderedDict()
-#: key of a call of ``gemm_grouped`` -> its launches
+#: key of a call of ``gemm_grouped`` -> the cached call
 grouped_calls: OrderedDict[Any, Any] = OrderedDict()
-#: objects that keep launches of their own, as handles of sparse matrices do
+#: objects that keep launches of their own, for example handles of sparse matrices
 holders: weakref.WeakSet[Any] = weakref.WeakSet()
-#: whether hits move entries to the end of ``launches``, which hashes the key again: it is of use only if entries
-#: are soon removed, least recently used first
+#: True if a hit moves its entry to the end of ``launches``. That hashes the key again, so it is done only once entries
+#: are about to be removed, the least recently used first.
 _tracks_use = False
 
 
 def track_use() -> None:
-    """Hits move entries to the end of ``launches`` from now on: entries are soon removed."""
+    """Makes hits move their entries to the end of ``launches`` from now on, because entries will soon be removed."""
     global _tracks_use
     _tracks_use = True
 
 
 def store(key: Any, launch: Callable[..., None], made: Any, bound: Runner) -> None:
-    """Caches the launch function of a call under ``key``."""
+    """Caches the launch function of a call under ``key``. ``made``: how a later call allocates the result."""
     while len(launches) >= MAX_CALLS:
         launches.popitem(last=False)
     launches[key] = launch, made, bound
@@ -39,7 +39,7 @@ def store(key: Any, launch: Callable[..., None], made: Any, bound: Runner) -> No
 
 
 def runners_of(entry: tuple[Callable[..., None], Any, Runner]) -> tuple[Runner, ...]:
-    """The runners of the launches of an entry."""
+    """The runners whose kernels the launches of an entry use."""
     _, made, bound = entry
     return (bound, *getattr(made, "others", ()))
 

@@ -30,18 +30,18 @@ def empty_array(x: Any, shape: tuple[int, ...], element: Dtype) -> Any:
 
 
 def is_truth(x: Any) -> bool:
-    """True if ``x`` is an array of truth values, of a library that can read them as bytes."""
+    """True if ``x`` is a boolean array of a library that can view it as bytes."""
     return str(getattr(x, "dtype", "")) in ("bool", "torch.bool") and hasattr(x, "view")
 
 
 def as_bytes(x: Any) -> Any:
-    """An array of truth values as one of uint8 in the same memory."""
+    """A view of a boolean array as uint8."""
     return _viewed(x, "uint8")
 
 
 def as_truth(x: Any) -> Any:
-    """An array of uint8, 0 and 1, as one of truth values in the same memory; arrays of libraries without views stay as
-    they are."""
+    """A view of an array of uint8, 0 and 1, as a boolean array; an array of a library without views is returned as it
+    is."""
     return _viewed(x, "bool") if hasattr(x, "view") else x
 
 
@@ -51,7 +51,7 @@ def _viewed(x: Any, name: str) -> Any:
 
 
 def result_of(made: Any, x: Any) -> Any:
-    """The result of a call that allocated it with ``empty_array``, as an array of the library of ``x``."""
+    """The array of the library of ``x`` for ``made``, a result that ``empty_array`` allocated."""
     if isinstance(made, DeviceArray):
         return x.__array_namespace__().from_dlpack(made)
     if isinstance(made, np.ndarray) and not isinstance(x, np.ndarray):

@@ -12,7 +12,7 @@ from ptxgen import settings
 from ptxgen.api import drivers, recording, runners, vendor_calls
 from ptxgen.problem.registry import Problem
 
-SLOW_SECONDS = 5.0  #: estimate of a call on the emulated device above which a process is warned
+SLOW_SECONDS = 5.0  #: estimated time of a call on the emulated device, in seconds, above which a warning is given
 _warned = False
 #: called with the problem of each call before it is computed
 _intercept: ContextVar[Callable[[Problem], None] | None] = ContextVar("intercept", default=None)
@@ -36,7 +36,7 @@ def compute_on_host(
     scalars: Mapping[str, float] | None = None,
     use: str | None = None,
 ) -> Any:
-    """``Runner.compute`` for host arrays. ``use``: as of ``launch_function.make_launch``."""
+    """``Runner.compute`` for host arrays. ``use``: as in ``launch_function.make_launch``."""
     intercept = _intercept.get()
     if intercept is not None:
         intercept(problem)

@@ -21,12 +21,11 @@ from ptxgen.runtime.runner import Buffers
 def pack_bits(a: Any, out: Any = None) -> Any:
     """The truth values of ``a`` (M×K) as bits: an array of uint32, M rows of ceil(K / 32) words, of the same library.
 
-    Bit k % 32, from the lowest, of word k // 32 is 1 if a[i,k] is not 0; bits from K on are 0. So the bytes of a row
-    are those of ``numpy.packbits(a, axis=1, bitorder="little")``, padded with zeros to whole words.
+    Bit k % 32, from the lowest, of word k // 32 is 1 if a[i,k] is not 0; bits from K on are 0. The bytes of a row are
+    those of ``numpy.packbits(a, axis=1, bitorder="little")``, padded with zeros to whole words.
 
-    ``a``: bool, uint8 or int8; rows or columns that are contiguous are read where they are, others are copied. ``out``:
-    the array of the result, with contiguous rows, or None. ShapeError, DtypeError, InputError: an argument breaks a
-    rule.
+    ``a``: bool, uint8 or int8; it is copied first unless its rows or its columns are contiguous. ``out``: the array of
+    the result, with contiguous rows, or None. ShapeError, DtypeError, InputError: an argument breaks a rule.
     """
     v = truth_arrays.view_of(a, "a", task_launches.NOT_RECORDED)
     if len(v.shape) != 2:
@@ -51,7 +50,7 @@ def pack_bits(a: Any, out: Any = None) -> Any:
 
 
 def _pack(v: View, out: View) -> None:
-    """Packs an array that has elements."""
+    """Packs an array that is not empty."""
     (m, k), on = v.shape, drivers.driver_of(v)
     if matrix_layout(v) is None:
         v = _contiguous(v)
@@ -78,7 +77,7 @@ def _pack(v: View, out: View) -> None:
 
 
 def _contiguous(v: View) -> View:
-    """A copy with contiguous rows. ShapeError: the library of the array makes none."""
+    """A copy of ``v`` with contiguous rows. ShapeError: the library of the array makes no copies."""
     copy = getattr(v.origin, "contiguous", None) or getattr(v.origin, "copy", None)
     if copy is None:
         raise ShapeError(f"a has strides {v.strides}; its rows or its columns must be contiguous")

@@ -32,8 +32,8 @@ from ptxgen.problem.base import COMPUTE_MODES
 from ptxgen.problem.dtypes import dtype
 from ptxgen.tuning.selection import require
 
-LISTED = 1 << 25  #: pairs that calls of the n best results list together, about, unless a row has more
-KEPT = 64  #: tasks of the caller's functions that an object keeps
+LISTED = 1 << 25  #: about the number of pairs that calls of topk list at once; a row with more is listed whole
+KEPT = 64  #: tasks of the caller's functions that an object keeps, at most
 
 _OUTPUTS: dict[str, Callable[..., Any]] = {
     "matrix": forms.all_results,
@@ -45,15 +45,16 @@ _OUTPUTS: dict[str, Callable[..., Any]] = {
 
 
 class TopK(NamedTuple):
-    """The best results of each row, the best first. ``values``, ``indices``: arrays with a row for each."""
+    """The best results of each row, the best first. ``values``, ``indices``: arrays with one row for each row of
+    pairs."""
 
     values: Any
     indices: Any
 
 
 class Memory(NamedTuple):
-    """Bytes that a method needs besides X and Y. ``results``: of the arrays that it returns; ``workspace``: of its
-    kernels."""
+    """The bytes that a method needs besides X and Y. ``results``: those of the arrays that it returns; ``workspace``:
+    those of its kernels."""
 
     results: int
     workspace: int
@@ -71,24 +72,24 @@ def pairwise(
     precision: str = task_call.EXACT,
     compute: str | None = None,
 ) -> Pairwise:
-    """The results of all pairs of a row of ``X`` (M×K) and a row of ``Y`` (N×K), for methods that reduce them as they
-    are computed: distances, kernels, similarities. Nothing is computed before a method is called, and no method has an
-    array of M·N·K elements.
+    """The results (distances, kernel functions, similarities) of all pairs of a row of ``X`` (M×K) and a row of ``Y``
+    (N×K), for methods that reduce results as they are computed. Nothing is computed before a method is called, and no
+    method has an array of M·N·K elements.
 
-    ``Y``: None: the rows of ``X``; of results that are equal for (i, j) and (j, i), half are then computed. ``step``:
-    a function of two elements, such as ``lambda x, y: abs(x - y)``, in the language of tasks, or a distance by SciPy's
-    name: sqeuclidean, euclidean, cityblock, chebyshev, minkowski (with the number ``p``), canberra, hamming, jaccard or
-    cosine.
-    ``reduce``: of the steps over K: + * max min fmax fmin & | ^ mean argmax argmin; a distance with a name has its
-    own. ``finish``: a function of the reduction, which gives the result: ``ptxgen.sqrt``, ``lambda c: ptxgen.exp(-c)``.
-    ``when``: a condition on indices, for the pairs that there are: ``lambda i, j: i != j``. Numbers around these
-    functions are scalars: another value compiles nothing.
+    ``Y``: None: the rows of ``X``; if results of (i, j) and (j, i) are equal, only half of them are then computed.
+    ``step``: a function of two elements, such as ``lambda x, y: abs(x - y)``, in the language of tasks, or a distance
+    by SciPy's name: sqeuclidean, euclidean, cityblock, chebyshev, minkowski (with the number ``p``), canberra, hamming,
+    jaccard or cosine. ``reduce``: the operation that reduces the steps over K: + * max min fmax fmin & | ^ mean argmax
+    argmin; a named distance has its own. ``finish``: a function that computes the result from the reduced value:
+    ``ptxgen.sqrt``, ``lambda c: ptxgen.exp(-c)``. ``when``: a condition on indices that selects the pairs to compute:
+    ``lambda i, j: i != j``. Numbers that these functions read from outside are scalars: another value compiles nothing.
 
-    ``precision``: exact: as the step says; fast: squared Euclidean distances are computed from sums of squares and a
-    product, and large products of float32 on tensor cores where these are faster; errors are then relative to the
-    sums of squares. ``compute``: tf32 or f32_bf16x6: how products of float32 are computed.
+    ``precision``: exact: results are computed as ``step`` says; fast: squared Euclidean distances are computed from
+    sums of squares and a product, and large products of float32 on tensor cores where these are faster; errors are then
+    relative to the sums of squares. ``compute``: how tensor cores compute products of float32: tf32 or f32_bf16x6.
 
-    ShapeError, DtypeError, InputError: an argument breaks a rule. TaskError, when a method is called: a function does.
+    ShapeError, DtypeError, InputError: an argument breaks a rule. TaskError: a function breaks a rule; it is raised
+    when a method is called.
     """
     vx = _rows(X, "X")
     vy = vx if Y is None else _rows(Y, "Y")
@@ -137,7 +138,7 @@ def _rows(x: Any, name: str) -> View:
 
 
 def _function(name: str, x: Any, parameters: str = "c") -> Callable[..., Any]:
-    """The function, which takes these parameters. InputError: it is none, or takes others."""
+    """The function ``x``, which must take ``parameters``. InputError: it is no function, or takes other parameters."""
     example = f"lambda {parameters}: …"
     if not isinstance(x, FunctionType):
         or_name = " or the name of a distance" if name == "step" else ""
@@ -150,23 +151,24 @@ def _function(name: str, x: Any, parameters: str = "c") -> Callable[..., Any]:
 
 
 def _task(pairs: Pairs, form: tuple[Any, ...], test: Callable[..., Any] | None, finished: bool) -> TaskFunction:
-    """The task of an output. ``form``: its name in ``_OUTPUTS`` and the first arguments of what makes it."""
+    """The task of an output. ``form``: a name in ``_OUTPUTS``, and the first arguments of the function that this name
+    has there."""
     name, *words = form
     caller = next((x for x in (test, pairs.finish, pairs.step, pairs.when) if isinstance(x, FunctionType)), None)
     return TaskFunction(pairs.function(partial(_OUTPUTS[name], *words), test, finished), place=caller)
 
 
 class _Kept(NamedTuple):
-    """A task that an object keeps. ``test``: the function that it was traced with, whose cells are its own: those of an
-    equal function give them their contents."""
+    """A task that an object keeps for later calls. ``test``: the test function with which the task was traced: a copy
+    with closure cells of its own, to which a later call copies the contents of the cells of its test."""
 
     task: TaskFunction
     test: Any
 
 
 def _written(test: Any) -> Any:
-    """What equal functions have in common besides the contents of their closures: a lambda in a loop is a new function
-    in each iteration."""
+    """A key that is equal for functions with the same code, globals and defaults, whatever their closures contain: a
+    lambda in a loop is a new function in each iteration. A function with unhashable defaults is its own key."""
     key = (test.__code__, id(test.__globals__), test.__defaults__, tuple((test.__kwdefaults__ or {}).items()))
     try:
         hash(key)
@@ -176,7 +178,7 @@ def _written(test: Any) -> Any:
 
 
 def _with_own_cells(test: Any) -> Any:
-    """An equal function whose closure has other cells with the same contents."""
+    """A copy of a function whose closure has new cells with the same contents."""
     if test.__closure__ is None:
         return test
     cells = tuple(CellType() for _ in test.__closure__)
@@ -200,8 +202,9 @@ _shared_task = lru_cache(maxsize=256)(_task)
 
 
 class _Method(NamedTuple):
-    """A method of ``Pairwise``. ``form``: of its task; ``elements``: of its results, by M, N and n; ``unit``: what
-    n counts, empty: nothing; ``bytes``: of an element, 0: of a result; ``others``: further bytes of one."""
+    """One method of ``Pairwise``, for its bytes of results. ``form``: the form of its task; ``elements``: the number of
+    its results, from M, N and n; ``unit``: what n counts, empty if the method has no n; ``bytes``: bytes of an element,
+    0: those of a result; ``others``: further bytes per element; ``tested``: the method takes a test."""
 
     form: tuple[Any, ...]
     elements: Callable[[int, int, int], int]
@@ -233,12 +236,12 @@ _METHODS = {
 
 
 class Pairwise:
-    """The results of all pairs (i, j) of rows of two arrays, M×N of them, which methods compute: ``dense`` gives all,
-    the others reduce them in the kernel that computes them. Each call computes anew. ``shape``: (M, N). ``print`` tells
+    """The results of all M×N pairs (i, j) of rows of two arrays. Methods compute them: ``dense`` gives all results, the
+    others reduce results in the kernel that computes them. Each call computes anew. ``shape``: (M, N). ``print`` shows
     the bytes of the results of each method.
 
-    In methods, ``axis`` is the axis that is reduced: 1, the default: there is one result for each row of X, 0: for each
-    row of Y. ``out`` is the array of the result. ``test`` is a function of a result, as ``lambda c: c < eps``.
+    ``axis`` of a method is the axis of pairs that is reduced: 1 (default): one result for each row of X; 0: one for
+    each row of Y. ``out`` is the array of the result. ``test`` is a condition on a result, as ``lambda c: c < eps``.
     """
 
     def __init__(
@@ -257,33 +260,33 @@ class Pairwise:
     # ---- results
 
     def dense(self, out: Any = None) -> Any:
-        """All results, an array M×N."""
+        """All results, as an array M×N."""
         return self._compute(("matrix",), out=out)
 
     def min(self, axis: int = 1, out: Any = None) -> Any:
-        """The least results, NaN if one is NaN."""
+        """The least result of each row; NaN if a result of the row is NaN."""
         return self._extremes("min", axis, out)
 
     def max(self, axis: int = 1, out: Any = None) -> Any:
-        """The greatest results, NaN if one is NaN."""
+        """The greatest result of each row; NaN if a result of the row is NaN."""
         return self._extremes("max", axis, out)
 
     def argmin(self, axis: int = 1, out: Any = None) -> Any:
-        """The indices of the least results, the first of equal ones, int32. Of the distances euclidean and minkowski,
-        the sums are compared, of which they are roots."""
+        """The index of the least result of each row, the first of equal ones, int32. For the distances euclidean and
+        minkowski, the sums are compared, not their roots."""
         return self._reduced("argmin", axis, out, finished=not self._pairs.increases)
 
     def argmax(self, axis: int = 1, out: Any = None) -> Any:
-        """The indices of the greatest results, as ``argmin``."""
+        """The index of the greatest result of each row, as in ``argmin``."""
         return self._reduced("argmax", axis, out, finished=not self._pairs.increases)
 
     def topk(self, n: int, largest: bool = False, axis: int = 1) -> TopK:
-        """The n least results of each row, the least first, and their indices: arrays M×n, with ``axis=0`` N×n. Of
-        equal results, the first is the better one. ``largest``: the greatest ones, as ``torch.topk`` has unless it is
-        told; distances have no use for them. NaN is greater than all numbers. ``n``: up to 65,536, each with the same
-        kernels. If a row has fewer pairs than n, it ends with the index -1, and infinity (or -infinity, of the largest;
-        of integers the greatest or least one). Equal distances euclidean and minkowski are told apart by their sums,
-        as in ``argmin``."""
+        """The n least results of each row, the least first, and their indices: arrays M×n, with ``axis=0`` N×n. Among
+        equal results, the one with the lower index is first. ``largest``: the greatest results instead; unlike
+        ``torch.topk``, the least are the default, because distances need these. NaN is greater than all numbers. ``n``:
+        up to 65,536; all n use the same kernels. If a row has fewer pairs than n, its remaining elements are infinity
+        (-infinity if ``largest``; the greatest or least integer) with the index -1. For the distances euclidean and
+        minkowski, the sums are compared, as in ``argmin``."""
         flag("largest", largest)
         n = integer("n", n, 0, MOST_TOP)
         direct = n > self.shape[_axis(axis)] or self._finishes_all  # what has no pair has no sum
@@ -299,23 +302,23 @@ class Pairwise:
         return self.topk(n, False, axis)
 
     def kmax(self, n: int, axis: int = 1) -> TopK:
-        """``topk`` of the largest results."""
+        """``topk`` of the greatest results."""
         return self.topk(n, True, axis)
 
     def sum(self, axis: int = 1, out: Any = None) -> Any:
-        """The sums of the results."""
+        """The sum of the results of each row."""
         return self._reduced("+", axis, out)
 
     def mean(self, axis: int = 1, out: Any = None) -> Any:
-        """The means of the results."""
+        """The mean of the results of each row."""
         return self._reduced("mean", axis, out)
 
     def logsumexp(self, axis: int = 1, out: Any = None) -> Any:
-        """The logarithms of the sums of the exponentials of the results."""
+        """The logarithm of the sum of the exponentials of the results of each row."""
         return self._reduced("logsumexp", axis, out)
 
     def count(self, test: Callable[[Any], Any], axis: int = 1, out: Any = None) -> Any:
-        """The numbers of results for which the test holds, int32."""
+        """The number of results of each row for which ``test`` holds, int32."""
         return self._reduced("+", axis, out, _function("test", test))
 
     def select(
@@ -326,31 +329,30 @@ class Pairwise:
         overflow: str = "grow",
         sorted: bool = False,
     ) -> Selection:
-        """The results for which the test holds, as ``values``, with their ``i`` and ``j``. ``capacity``, ``overflow``,
-        ``sorted``: as of the lists of tasks."""
+        """The results for which ``test`` holds, as ``values``, with their indices ``i`` and ``j``. ``capacity``,
+        ``overflow``, ``sorted``: as for a task with lists."""
         selected: Selection = self._compute(
             ("listed",), _function("test", test), capacity=capacity, overflow=overflow, sorted=sorted
         )
         return selected
 
     def sum_by(self, gx: Any, gy: Any, *, groups: Any = None, deterministic: bool = False, out: Any = None) -> Any:
-        """The sums of the results of pairs with equal keys, an array G×H. ``gx``: the keys of the rows of X, integers
-        from 0 to G - 1; ``gy``: of the rows of Y, from 0 to H - 1; one of them may be None: each row has a group.
-        ``groups``: (G, H), None: those of ``out``, or the greatest keys and 1, which are read. ``deterministic``: sums
-        do not depend on timing, for M·N elements of memory."""
+        """The sums of the results of pairs with equal keys, an array G×H. ``gx``: keys of the rows of X, integers from
+        0 to G - 1; ``gy``: keys of the rows of Y, from 0 to H - 1. One of them may be None: then each row is a group of
+        its own. ``groups``: (G, H); None: the shape of ``out``, or one more than the greatest keys, which are read
+        back. ``deterministic``: sums do not depend on timing, which takes M·N elements of memory."""
         return self._by(None, gx, gy, groups=groups, deterministic=deterministic, out=out)
 
     def count_by(self, test: Callable[[Any], Any], gx: Any, gy: Any, *, groups: Any = None, out: Any = None) -> Any:
-        """The numbers of pairs with equal keys for which the test holds, int32; keys as of ``sum_by``."""
+        """The numbers of pairs with equal keys for which the test holds, int32. The keys are those of ``sum_by``."""
         return self._by(_function("test", test), gx, gy, groups=groups, out=out)
 
     # ---- memory
 
     def memory(self, method: str, n: int = 1) -> Memory:
-        """The bytes that a method needs besides X and Y on their device, with the kernel that would be chosen now; of
-        ``topk`` at most, about.
-        ``n``: of ``topk``; pairs of ``select``, groups of ``sum_by`` and ``count_by``. InputError: there is no such
-        method."""
+        """The bytes that a method needs besides X and Y on their device, with the kernel that would be chosen now; for
+        ``topk`` about the most that it needs. ``n``: that of ``topk``; the number of pairs of ``select``; the number of
+        groups of ``sum_by`` and ``count_by``. InputError: there is no such method."""
         word("method", method, _METHODS)
         form, n = _METHODS[method], integer("n", n, 0, CAPACITY_LIMIT)
         results = self._result_bytes(form, n)
@@ -396,7 +398,7 @@ class Pairwise:
     def _compute(
         self, form: tuple[Any, ...], test: Callable[..., Any] | None = None, finished: bool = True, **given: Any
     ) -> Any:
-        """Calls the task of an output. ``given``: keys and options."""
+        """Calls the task of an output. ``given``: keys and options of the call."""
         arrays = {"X": self._x} if self._y is None else {"X": self._x, "Y": self._y}
         if finished:
             arrays |= self._numbers_of_rows()
@@ -412,7 +414,8 @@ class Pairwise:
         return self._compute(("reduced", op, _axis(axis)), test, finished, out=out)
 
     def _extremes(self, op: str, axis: int, out: Any) -> Any:
-        """The extremes; what increases with the reduction is computed of the extremes alone."""
+        """The extremes of each row. An increasing last step of a distance, such as a root, is applied to the extremes
+        alone."""
         if self._finishes_all or 0 in self.shape:  # what has no pair is the identity of op
             return self._reduced(op, axis, out)
         sums = self._reduced(op, axis, None, finished=False)
@@ -420,12 +423,14 @@ class Pairwise:
 
     @property
     def _finishes_all(self) -> bool:
-        """True if the distance of each pair is computed, False: that of the extremes is enough."""
+        """True if the last step of the distance (a root) must be computed for each pair; False: for the extremes
+        alone."""
         named = self._pairs.named
         return not self._pairs.increases or named is None or named.finish is None or self._pairs.when is not None
 
     def _numbers_of_rows(self) -> dict[str, Any]:
-        """The vectors of a number of each row that distances take. They are computed once."""
+        """The vectors with one number for each row, such as inverse norms, that named distances read. They are computed
+        once."""
         named = self._pairs.named
         if named is None or not named.of_rows:
             return {}
@@ -474,12 +479,12 @@ class Pairwise:
 
 
 def _float(element_type: str) -> str:
-    """The type of norms of rows of a type."""
+    """The type of the norms of rows whose elements have this type."""
     return element_type if element_type == "f64" else "f32"
 
 
 def _axis(axis: Any) -> int:
-    """InputError: it is no axis of pairs."""
+    """``axis`` as an integer. InputError: it is neither 0 nor 1."""
     if isinstance(axis, bool) or not isinstance(axis, int | np.integer) or axis not in (0, 1):
         raise InputError(f"axis is {shown(axis)}; it must be 1, for results of each row of X, or 0, of Y")
     return int(axis)
@@ -489,7 +494,8 @@ def _axis(axis: Any) -> int:
 
 
 def _elementwise(task: TaskFunction, x: Any, numbers: Mapping[str, Any], out: Any = None) -> Any:
-    """The values of a task of a vector ``V``, whose operands A and B have no elements."""
+    """The values that a task computes from each element of the vector ``x``, its input ``V``. Operands A and B have no
+    elements."""
     v = tensor(x, "V")
     element = dtype(_float(v.dtype.name))
     shapes = {"A": (v.shape[0], 0), "B": (0, 1)}
@@ -508,7 +514,7 @@ _INVERSE_ROOT = TaskFunction(f"where (i, j) {{ {_NO_SUM} C[i] += 1 / sqrt(V[i]);
 
 @cache
 def _squares(element_type: str) -> TaskFunction:
-    """The sums of squares of the rows of an array."""
+    """The task of the sums of squares of the rows of an array."""
     return TaskFunction(f"where (i, j) {{ {_NO_SUM} C[i] += {element_type}(X[i, j]) * {element_type}(X[i, j]); }}")
 
 
@@ -527,7 +533,7 @@ def _inverse_norms_of(x: Any) -> Any:
     return _elementwise(_INVERSE_ROOT, _sums_of_rows(_squares(element_type), x, element_type), {})
 
 
-#: name of a number of each row, as named distances have it -> its vector
+#: kind of number that a named distance reads for each row -> the function that computes these numbers
 _NUMBERS_OF_ROWS: dict[str, Callable[[Any], Any]] = {
     "inverse_norm": _inverse_norms_of,
     "count": lambda x: _sums_of_rows(_COUNT, x, "s32"),
@@ -535,5 +541,5 @@ _NUMBERS_OF_ROWS: dict[str, Callable[[Any], Any]] = {
 
 
 def _any(c: Any) -> Any:
-    """A condition of a result, of which the memory does not depend."""
+    """Some condition on a result: the memory that a method needs does not depend on which one."""
     return c == c

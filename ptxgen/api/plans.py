@@ -1,5 +1,5 @@
-"""``plan``: what a call computes, known, tuned and loaded before there are data. ``selection``: the configuration of a
-problem. ``device``: what computes."""
+"""``plan``: a call without data, whose problem can be read, tuned and loaded. ``selection``: the configuration of a
+problem. ``device``: the facts of a device."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from ptxgen.tuning.search.tuner import Tuned, tune
 from ptxgen.tuning.selection import Selection, require, why_unsupported
 from ptxgen.tuning.store.database import Database
 
-#: an array without data, as a text: f16[2560,16]
+#: the text of an array without data, for example f16[2560,16]
 _ARRAY = re.compile(r"(\w+)\[\s*(\d+(?:\s*,\s*\d+)*)\s*\]")
 _CALLS = (
     *(gemm, spmm, matmul_over),
@@ -46,14 +46,15 @@ _CALLS = (
 
 
 class _PlannedError(BaseException):
-    """Ends a call when its problem is known."""
+    """Ends a call once its problem is known. ``problem``: that problem."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
 
 
 class CallPlan:
-    """The problem of a call, and what can be done before there are data. ``problem``: what the call computes."""
+    """The problem of a call, which can be selected, tuned and loaded before there are data. ``problem``: what the call
+    computes."""
 
     def __init__(self, problem: Problem, call: Callable[..., Any] | None, options: dict[str, Any]) -> None:
         self.problem = problem
@@ -89,12 +90,12 @@ class CallPlan:
         return tuned
 
     def warm_up(self) -> None:
-        """Selects, assembles and loads the kernel, so that the first call does not."""
+        """Selects, assembles and loads the kernel, so that the first call need not."""
         with call_lock.lock:
             runners.runner_for(self.problem)
 
     def __call__(self, *arguments: Any, **options: Any) -> Any:
-        """The result of the call for arrays, which may be others than those planned."""
+        """Makes the call on arrays, which may differ from the planned ones, and returns its result."""
         if self._call is None:
             raise InputError("the plan is that of a problem; it must be that of a function to be called")
         return self._call(*arguments, **{**self._options, **options})
@@ -104,13 +105,13 @@ class CallPlan:
 
 
 def plan(call: Any, *arguments: Any, **options: Any) -> CallPlan:
-    """The plan of ``call(*arguments, **options)``, which is not computed: ``plan(ptxgen.gemm, "f16[2560,16]",
+    """The plan of ``call(*arguments, **options)``; nothing is computed: ``plan(ptxgen.gemm, "f16[2560,16]",
     "f16[16,2560]")``. Texts stand for contiguous, aligned arrays in row-major order; arrays may be given too.
 
     ``call``: ``gemm``, ``spmm``, ``matmul_over``, a convolution, or a function that ``task`` made; a call that launches
-    several kernels one after the other has the plan of the first. Or a problem, as ``ptxgen.Gemm``, without arguments:
-    its selection can then be read, and it can be tuned and loaded. Errors: as for the call. InputError: ``call`` is
-    something else, or the type of a text is unknown.
+    several kernels one after the other has the plan of the first. ``call`` may also be a problem, such as a
+    ``ptxgen.Gemm``, without arguments; the plan can then not be called. Errors: as for the call. InputError: ``call``
+    is something else, or the type of a text is unknown.
     """
     if isinstance(call, Problem):
         if arguments or options:
@@ -140,7 +141,7 @@ def _is_array(x: Any) -> bool:
 
 
 def _array(x: Any) -> Any:
-    """An array for its text; anything else as it is."""
+    """The array that a text describes; anything else as it is."""
     match = _ARRAY.fullmatch(x.strip()) if isinstance(x, str) else None
     if match is None:
         return x
@@ -151,12 +152,12 @@ def _array(x: Any) -> Any:
 
 
 def selection(problem: Problem, device: str | None = None) -> Selection:
-    """The configuration that computes a problem, as ``ptxgen.Gemm(2560, 16, 2560)``, its source and its measured or
-    predicted time. Needs no GPU.
+    """The configuration that computes a problem such as ``ptxgen.Gemm(2560, 16, 2560)``, with its source and its
+    measured or predicted time. No GPU is needed.
 
-    ``device``: the name of a device, as ``h200``; None: the one that computes on host arrays, where calls use the same
-    configuration. InputError: ``problem`` is none. DeviceError: the name is unknown. ConfigError: no kernel computes
-    the problem on the device.
+    ``device``: the name of a device, for example ``h200``; None: the device that computes on host arrays, whose calls
+    use the same configuration. InputError: ``problem`` is no problem. DeviceError: the name is unknown. ConfigError: no
+    kernel computes the problem on the device.
     """
     if not isinstance(problem, Problem):
         raise InputError(f"problem is {shown(problem)}; it must be a problem, as ptxgen.Gemm(2560, 16, 2560)")
@@ -166,8 +167,8 @@ def selection(problem: Problem, device: str | None = None) -> Selection:
 
 
 def device(name: str | None = None) -> Device:
-    """The facts of a device by its name, as ``h200`` or ``sm_86``; None: of the one that computes on host arrays.
-    DeviceError: the name is unknown."""
+    """The facts of the device with this name, for example ``h200`` or ``sm_86``; None: of the device that computes on
+    host arrays. DeviceError: the name is unknown."""
     return drivers.driver().device if name is None else devices.device(name)
 
 

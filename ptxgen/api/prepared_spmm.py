@@ -1,4 +1,4 @@
-"""Handles of sparse matrices: what is computed once for a matrix, for many products with it."""
+"""Handles of sparse matrices: they keep what is prepared once for a matrix and used by many products with it."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ from ptxgen.tuning.store.measurement import Measurement
 
 CALLS = 1000  #: products for which a handle is prepared by default
 TUNED = 16  #: configurations that ``tune`` times
-TIMING = Timing()  #: of ``tune``
-MAX_LAUNCHES = 256  #: launches that a handle keeps
+TIMING = Timing()  #: how ``tune`` times a configuration
+MAX_LAUNCHES = 256  #: launches that a handle keeps, at most
 NO_KEY = (None, 0, 0)
 SPARSE = ("indptr", "indices", "values")  #: arrays of a matrix, in the order of launches
 
@@ -77,16 +77,17 @@ def spmm_prepare(
 ) -> PreparedSpmm:
     """A handle of the sparse matrix ``a``, which multiplies it many times: ``p = spmm_prepare(a)``, then ``p(b)``.
 
-    Infinities and NaN in B: kernels that multiply padding give NaN where 0 times infinity is added, also in rows
-    without a nonzero in that column. ``exact_nonfinite=True`` excludes these kernels.
+    If B has infinities or NaN, kernels that also multiply padding zeros may give NaN in rows of C whose rows of A have
+    no nonzero at that element of B. ``exact_nonfinite=True`` excludes these kernels.
 
-    ``a``: as for ``spmm``. The handle keeps its arrays, or a copy on the device of arrays in host memory. It holds
-    formats that are made once, on the device; the kernel is chosen that takes the least time for ``calls`` products
-    and the making of its format together; 0: no format is made. ``n``: columns of B for which the matrix is prepared
-    now; by default it is prepared at the first product. ``dense_bytes``: the most bytes of A as a dense matrix, which
-    kernels of GEMMs then may read, 0: none; by default 12 times those of CSR in 16-bit types, 16 times in others.
-    ``compute``: tf32 is permitted for float32. ``symmetric``: A has a nonzero (j, i) for each nonzero (i, j), and
-    columns increase in each row; so products with the transpose read the same pattern. The values may differ.
+    ``a``: as for ``spmm``. The handle keeps its arrays, or a copy on the device of arrays in host memory. It makes the
+    format that its kernel reads once, on the device. ``calls``: the number of products; the kernel is chosen that takes
+    the least time for these products and for making its format; 0: no format is made. ``n``: columns of B for which the
+    matrix is prepared now; by default it is prepared at the first product. ``dense_bytes``: the most bytes that a dense
+    copy of A may take, which GEMM kernels read; 0: no dense copy; by default 12 times the bytes of CSR for 16-bit
+    types, 16 times for others. ``compute``: tf32 is permitted for float32. ``symmetric``: A has a nonzero (j, i) for
+    each nonzero (i, j), and columns increase in each row. Products with the transpose then read the same pattern. The
+    values at (i, j) and (j, i) may differ.
 
     ``validate``: a kernel checks that row pointers begin at 0, do not decrease and end at the number of nonzeros, and
     that columns are in [0, K). Without it, a matrix that breaks these rules makes later products read outside B.
@@ -129,9 +130,10 @@ def spmm_prepare(
 
 @dataclass(eq=False)
 class KnownPattern:
-    """What was found of a pattern. ``arrays``: row pointers and columns; ``versions``: PyTorch's counts of their
-    changes; ``narrow``: their copies in 32 bits, if they have 64; ``transposed``: row pointers and columns of the
-    transpose, and the places of its values; ``of_transpose``: what was found of it; None: it was not made."""
+    """What handles know of a pattern. ``arrays``: row pointers and columns; ``record``: statistics, and the places
+    where rules are broken; ``narrow``: 32-bit copies of 64-bit arrays; ``versions``: PyTorch's counts of changes to the
+    arrays; ``transposed``: row pointers and columns of the transpose, and the place of each of its values in the
+    matrix; ``of_transpose``: the ``KnownPattern`` of the transpose. The last two are None until they are made."""
 
     arrays: tuple[View, View]
     record: PatternRecord
@@ -144,8 +146,9 @@ class KnownPattern:
 class PreparedSpmm:
     """A sparse matrix that is prepared for products: ``p(b)``. ``spmm_prepare`` makes it.
 
-    ``shape``, ``nnz``: of the matrix. Calls with PyTorch tensors like those of an earlier call have the least overhead.
-    CUDA graphs capture them: they allocate nothing but the result, and copy nothing to the host.
+    ``shape``, ``nnz``: the extents and the number of nonzeros of the matrix. A call with PyTorch tensors like those of
+    an earlier call has the least overhead. CUDA graphs can capture such calls: they allocate nothing but the result,
+    and copy nothing to the host.
     """
 
     def __init__(
@@ -158,8 +161,8 @@ class PreparedSpmm:
         symmetric: bool = False,
         tracked: bool = True,
     ) -> None:
-        """``held``: arrays on the device, of the transpose of another handle; ``pattern``: what is known of it;
-        ``tracked``: handles of the same index tensors share what is found of the pattern."""
+        """``held``: device arrays of a transpose, which another handle made; ``pattern``: what is known of the pattern;
+        ``tracked``: the pattern is shared with handles of the same index tensors."""
         self.shape, self.nnz = csr.shape, csr.nnz
         self._csr, self._on = csr, drivers.driver_of(csr.values)
         drivers.require_device(self._on, **csr.named)
@@ -170,7 +173,7 @@ class PreparedSpmm:
             raise InputError("the stream is being captured; spmm_prepare must be called before: it reads sizes")
         self._held: dict[str, Part] = dict(held or {})  # copies of the arrays on the device
         self._symmetric = symmetric
-        #: arrays of the transpose in CSR that its library made, if the matrix was given so
+        #: the transpose in CSR, if the matrix was given in CSC: these arrays are the transpose
         self.transposed_arrays: Csr | None = None
         self._transposed: PreparedSpmm | None = None
         self._places: Part | None = None  # of the values of the transpose
@@ -201,10 +204,10 @@ class PreparedSpmm:
         launches.holders.add(self)
 
     def __call__(self, b: Any, out: Any = None, alpha: float = 1.0, beta: float = 0.0) -> Any:
-        """C = alpha·A·B + beta·out, as an array of the library of ``b``: as ``spmm``.
+        """C = alpha·A·B + beta·out, as an array of the library of ``b``, with the rules of ``spmm``.
 
-        The matrix is prepared at the first call with a B that needs it; a call that is captured must not be
-        that one. ShapeError, DtypeError, OverlapError, InputError: an argument breaks a rule.
+        The first call with a new number of columns of B may prepare the matrix; that call must not be captured into a
+        graph. ShapeError, DtypeError, OverlapError, InputError: an argument breaks a rule.
         """
         if type(alpha) is not float or type(beta) is not float:
             alpha, beta = number(alpha, "alpha"), number(beta, "beta")
@@ -229,9 +232,9 @@ class PreparedSpmm:
         return new_arrays.result_of(result, b) if out is None else result
 
     def t(self, b: Any, out: Any = None, alpha: float = 1.0, beta: float = 0.0) -> Any:
-        """C = alpha·Aᵀ·B + beta·out, as ``transposed``; the same inputs give the same bits.
+        """C = alpha·Aᵀ·B + beta·out, computed by the handle ``transposed``. The same inputs give the same bits.
 
-        The first call makes the transpose, so it must not be captured.
+        The first call makes the transpose, so it must not be captured into a graph.
         """
         transposed = self._transposed
         if transposed is None:
@@ -262,14 +265,15 @@ class PreparedSpmm:
 
     @property
     def transposed(self) -> PreparedSpmm:
-        """The handle of Aᵀ, made once: its values follow ``update`` of this handle, and are a copy."""
+        """The handle of Aᵀ, which is made once. Its values are a copy, which ``update`` of this handle updates."""
         return self._transposed or self._transpose(self._stream)
 
     def update(self, values: Any) -> None:
         """Replaces the values of the matrix; the pattern stays the same. ``values``: one for each nonzero, in the order
-        of the matrix in CSR, and in the memory of the former values. Arrays on a GPU are not copied: the handle reads
-        ``values`` from now on. Graphs that were captured before still read the former array, which must then exist; if
-        it is the same array, changed in place, they see the change. Formats that contain values are made again.
+        of the matrix in CSR, on the same device as the former values. Arrays on a GPU are not copied: the handle reads
+        ``values`` from now on. Graphs captured before still read the former array, which must be kept for them; if
+        ``values`` is that array, changed in place, they read the new values. Formats that contain values are made
+        again.
 
         ShapeError, DtypeError, InputError: ``values`` breaks a rule.
         """
@@ -304,11 +308,11 @@ class PreparedSpmm:
             self._versions = _versions(self._csr)
 
     def tune(self, n: int | None = None) -> Config:
-        """Times configurations for products with ``n`` columns (default: those for which the matrix was prepared last)
-        on the arrays of the handle. Uses from now on the one that takes the least time for ``calls`` products and the
-        making of its format together, and returns it. The formats that it does not need are freed. The times are stored
-        in the tuning database, so that later handles of matrices with the same rounded statistics use the same
-        configuration. InputError: ``n`` is not known."""
+        """Times configurations for products with ``n`` columns (default: the columns for which the matrix was prepared
+        last) on the arrays of the handle. The handle then uses the configuration that takes the least time for
+        ``calls`` products and for making its format; the method returns it. Formats that no kernel needs any more are
+        freed. The times are stored in the tuning database, so that later handles of matrices with the same rounded
+        statistics use the same configuration. InputError: ``n`` is None and the matrix was not prepared yet."""
         n = n or self._n
         if not n:
             raise InputError("n is None and no product was computed; it must be the columns of B")
@@ -333,19 +337,20 @@ class PreparedSpmm:
 
     @property
     def config(self) -> Config | None:
-        """The configuration for the columns of B for which the matrix was prepared last; None: it was not."""
+        """The configuration for the columns of B for which the matrix was prepared last; None: it was not prepared
+        yet."""
         return self._config
 
     @property
     def bytes(self) -> int:
-        """Bytes on the device that the handle holds besides the arrays of the caller."""
+        """The number of bytes on the device that the handle holds besides the arrays of the caller."""
         own = sum(x.size for x in self._held.values()) + self._prepared.bytes
         places = self._places.size if self._places is not None else 0
         return own + places + (self._transposed.bytes if self._transposed is not None else 0)
 
     @property
     def prepare_us(self) -> float:
-        """Microseconds of all that was done once for the matrix: checks, statistics, formats."""
+        """The time, in microseconds, of all that was done once for the matrix: checks, statistics, formats."""
         return self._us + self._prepared.us + (self._transposed.prepare_us if self._transposed is not None else 0)
 
     def prepare(self, n: int) -> None:
@@ -357,30 +362,31 @@ class PreparedSpmm:
         return replace(self._problem, n=n, ldb=0, ldc=0)
 
     def forget_indices(self) -> None:
-        """Keeps the index arrays of the caller no longer. Streams are those of the values."""
+        """Releases the index arrays of the caller. The stream of a call is found from the values."""
         csr, origin = self._csr, self._csr.values.origin
         views = replace(csr.indptr, origin=origin), replace(csr.indices, origin=origin)
         self._csr = csr._replace(indptr=views[0], indices=views[1])
         self._pattern.arrays = views
 
     def forget_launches(self) -> None:
-        """Forgets the launches of earlier calls; later calls make them again."""
+        """Removes the cached launches of the handle; later calls make them again."""
         self._launches.clear()
         self._sampled.clear()
 
     def has(self, values: Any) -> bool:
-        """True if the handle reads this PyTorch tensor as its values, and it did not change since."""
+        """True if the handle reads this PyTorch tensor as its values, and the tensor did not change since the handle
+        read it."""
         return self._csr.values.address == values.data_ptr() and self._versions[2:] == versions_of([values])
 
     def current(self, compute: str) -> bool:
-        """True if the tensors of the matrix did not change since it was prepared, and it is multiplied in ``compute``
-        (empty: the default)."""
+        """True if the tensors of the matrix did not change since it was prepared, and the handle's products use
+        ``compute`` (empty: the default)."""
         return self._versions == _versions(self._csr) and self._problem.compute == (
             compute or dtype(self._problem.dtype).compute[0]
         )
 
     def _addresses(self) -> dict[str, int]:
-        """The arrays of the matrix on the device: those of the caller, or copies."""
+        """The device addresses of the arrays of the matrix: the caller's arrays, or copies of host arrays."""
         csr = self._csr
         named = {"indptr": csr.indptr, "indices": csr.indices, "values": csr.values}
         if self._held:
@@ -395,8 +401,8 @@ class PreparedSpmm:
         return {name: x.address for name, x in self._held.items()}
 
     def _transpose(self, stream: int) -> PreparedSpmm:
-        """Makes the handle of the transpose from the values after the work of a stream. InputError: the stream is being
-        captured, or the pattern is not symmetric as stated."""
+        """The handle of the transpose; it is made from the values once the work of ``stream`` is done. InputError: the
+        stream is being captured, or the pattern is not symmetric as stated."""
         with call_lock.lock:
             if self._transposed is not None:
                 return self._transposed
@@ -442,7 +448,8 @@ class PreparedSpmm:
         return transposed
 
     def _transposed_pattern(self) -> Mapping[str, Part]:
-        """``indptr``, ``indices`` and ``places`` of the transpose, kept with the pattern."""
+        """``indptr``, ``indices`` and ``places`` of the transpose; ``places`` has for each of its values the index in
+        the matrix. They are kept with the pattern."""
         (m, k), at, known = self.shape, self._at, self._pattern
         if self.nnz >= INDEX_LIMIT:
             raise InputError(f"a has {self.nnz} nonzeros; to be transposed it must have fewer than {INDEX_LIMIT}")
@@ -451,7 +458,8 @@ class PreparedSpmm:
         return known.transposed
 
     def _symmetric_pattern(self) -> Mapping[str, Part]:
-        """The same for a symmetric pattern: its own row pointers and columns."""
+        """``indptr``, ``indices`` and ``places`` of the transpose of a symmetric pattern: its own row pointers and
+        columns. InputError: the pattern is not symmetric, or columns do not increase."""
         if not self._pattern.record.statistics.distinct:
             raise InputError("a has rows whose columns do not increase; with symmetric=True they must")
         places, fault = symmetric_places(self._on, self._at, self.shape[0], self.nnz)
@@ -465,7 +473,7 @@ class PreparedSpmm:
         return {**own, "places": places}
 
     def _update_transposed(self, stream: int) -> None:
-        """Gathers the values of the transpose again, on a stream."""
+        """Gathers the values of the transpose again, on a stream, after the values of the matrix were replaced."""
         transposed = self._transposed
         self.transposed_arrays = None
         if transposed is None:
@@ -481,7 +489,7 @@ class PreparedSpmm:
         transposed._prepared.update(transposed._at, stream)
 
     def _read_pattern(self) -> KnownPattern:
-        """The statistics of the pattern, and its arrays with indices of 32 bits if it has others and they fit."""
+        """Reads the statistics of the pattern, and makes 32-bit copies of 64-bit indices if their values fit."""
         csr, copies = self._csr, dict[str, Part]()
         if csr.index_type == "i64" and csr.nnz < INDEX_LIMIT:
             counts = {"indptr": csr.shape[0] + 1, "indices": csr.nnz}
@@ -493,12 +501,13 @@ class PreparedSpmm:
         return pattern
 
     def _own_addresses(self) -> tuple[int, int, int]:
-        """The addresses of the arrays of the matrix, in the order of launches. Also notes where the arrays end."""
+        """The addresses of the arrays of the matrix, in the order of launches. Also notes the memory that the arrays
+        cover."""
         self._spans = [] if self._csr.host else [v.span for v in self._csr.named.values()]
         return self._at["indptr"], self._at["indices"], self._at["values"]
 
     def _require_pattern(self, record: PatternRecord) -> None:
-        """InputError: the pattern is none, which the message tells with the first place of a fault."""
+        """InputError: the arrays are no CSR pattern; the message names the first fault."""
         nnz, k = self.nnz, self.shape[1]
         if (record.first, record.last) != (0, nnz):
             raise InputError(
@@ -512,14 +521,14 @@ class PreparedSpmm:
             raise InputError(f"a.indices[{at}] is {column}; it must be at least 0 and less than {k}, the columns of a")
 
     def _integers(self, name: str, at: int, count: int) -> list[int]:
-        """Elements of an index array."""
+        """``count`` elements of an index array, from element ``at``, read back to the host."""
         words = np.empty(count, np.int64 if self._csr.index_type == "i64" else np.int32)
         self._on.download(self._at[name] + at * words.itemsize, words)
         return [int(n) for n in words]
 
     def _runner(self, problem: Spmm, stream: int) -> Runner:
-        """The runner of a problem of this matrix, prepared. InputError: it must be prepared, and the stream is being
-        captured."""
+        """The runner of a problem of this matrix, with its prepared arrays. InputError: arrays must be prepared, and
+        the stream is being captured."""
         runner = self._runners.get(problem)
         if runner is None:
             made = runners.make_runner(problem, self._shared, self._tuned.get(problem.n))
@@ -537,7 +546,8 @@ class PreparedSpmm:
         return runner
 
     def _multiply(self, key: Any, b: Any, out: Any, alpha: float, beta: float) -> Any:
-        """Checks the arguments, prepares and launches; stores the launch under ``key``."""
+        """Computes a product that has no cached launch: checks the arguments, prepares and launches; stores the launch
+        under ``key``."""
         vb, vector = spmm_operands.dense(b, "b")
         spmm_operands.check_b(self.shape, self._csr.values.dtype, vb, **self._csr.named)
         result, vc = spmm_operands.result_for(self.shape[0], vb, vector, out, beta)
@@ -563,7 +573,8 @@ class PreparedSpmm:
         return result
 
     def _sample(self, key: Any, x: Any, y: Any, out: Any, scaled: bool) -> Any:
-        """Checks the arguments and launches; stores the launch under ``key``."""
+        """Computes a sampled product that has no cached launch: checks the arguments and launches; stores the launch
+        under ``key``."""
         (m, k), element = self.shape, self._csr.values.dtype
         vx, vy = spmm_operands.sampled(x, y, (m, k), element, **self._csr.named)
         result, vo = spmm_operands.nonzeros_for(self.nnz, vx, out)
@@ -616,7 +627,7 @@ class PreparedSpmm:
         recording.notify(problem, self._on)
 
     def _time(self, runner: Runner) -> list[float]:
-        """Microseconds of a product, on matrices B and C that are together larger than the L2 cache."""
+        """The times of a product, in microseconds, on matrices B and C that are together larger than the L2 cache."""
         p, timing = runner.problem, TIMING
         assert isinstance(p, Spmm)
         sizes = {"B": max(p.k * p.ldb, 1) * p.element.bytes, "C": p.m * p.ldc * p.output.bytes}
@@ -630,11 +641,11 @@ class PreparedSpmm:
         return self._on.time(bound, timing)
 
 
-#: handles of PyTorch tensors by their addresses, while they are in use
+#: addresses of the tensors of a matrix -> its handle, as long as that is in use
 _handles: weakref.WeakValueDictionary[Any, PreparedSpmm] = weakref.WeakValueDictionary()
 
 
-#: patterns of PyTorch tensors that handles have read, by the addresses of the index arrays
+#: addresses of index tensors -> what a handle has read of their pattern
 _patterns: weakref.WeakValueDictionary[Any, KnownPattern] = weakref.WeakValueDictionary()
 
 
@@ -643,25 +654,25 @@ def _pattern_key(csr: Csr) -> Any:
 
 
 def _known_pattern(csr: Csr) -> KnownPattern | None:
-    """The pattern of a handle of the same index tensors, unchanged since; None: there is none."""
+    """What another handle has read of the pattern of the same index tensors, unchanged since; None: there is none."""
     pattern = _patterns.get(_pattern_key(csr))
     return pattern if pattern is not None and pattern.versions == _versions(csr)[:2] else None
 
 
 def _tracked(csr: Csr) -> bool:
-    """True if the index arrays are PyTorch tensors on a GPU, whose changes are counted."""
+    """True if the index arrays are PyTorch tensors on a GPU, whose changes PyTorch counts."""
     return not csr.host and is_torch(csr.indptr.origin) and is_torch(csr.indices.origin)
 
 
 def handle_of(csr: Csr, compute: str) -> PreparedSpmm | None:
-    """The handle of the same PyTorch tensors, unchanged since; None: there is none."""
+    """The handle that exists for the same PyTorch tensors, unchanged since; None: there is none."""
     handle = _handles.get(_key_of(csr)) if _handles else None
     return handle if handle is not None and handle.current(compute) else None
 
 
 def kept_handle(a: Any, csr: Csr, compute: str) -> PreparedSpmm:
-    """A handle of a matrix for calls without one: no format is made. That of a PyTorch tensor is kept as long as the
-    tensor exists and does not change."""
+    """A handle for a call of ``spmm`` or ``sddmm``; it makes no format. The handle of a PyTorch tensor is kept as long
+    as the tensor exists and does not change."""
     handle = handle_of(csr, compute)
     if handle is not None:
         return handle
@@ -680,7 +691,8 @@ def kept_handle(a: Any, csr: Csr, compute: str) -> PreparedSpmm:
 
 
 def handle_of_arrays(csr: Csr, compute: str, exact_nonfinite: bool) -> PreparedSpmm:
-    """A handle for ``CALLS`` products that does not keep the index tensors: its user knows whether they are those."""
+    """A handle for ``CALLS`` products that does not keep the index tensors: its user must know that they have not
+    changed."""
     problem = replace(_problem(csr, compute), calls=CALLS, exact_nonfinite=exact_nonfinite)
     with call_lock.lock:
         made = PreparedSpmm(csr, problem, True, tracked=False)
@@ -700,18 +712,18 @@ _kept: dict[int, tuple[weakref.ref[Any], PreparedSpmm]] = {}
 
 
 def _key_of(csr: Csr) -> Any:
-    """What tells the tensors of a matrix from those of another one that exists at the same time."""
+    """The key that distinguishes the tensors of a matrix from those of any other matrix alive at the same time."""
     return csr.shape, csr.nnz, csr.index_type, csr.values.dtype, tuple(v.address for v in csr.named.values())
 
 
 def _versions(csr: Csr) -> tuple[Any, ...]:
-    """PyTorch's counts of the changes of the arrays."""
+    """PyTorch's counts of changes to the arrays of a matrix."""
     return versions_of([v.origin for v in csr.named.values()])
 
 
 def _key(b: Any, out: Any, alpha: float, beta: float) -> tuple[Any, int, int]:
     """The tuple (key of a call on PyTorch tensors, addresses of b and out). The key is None for other arrays, and for
-    tensors that need checks that it does not cover."""
+    tensors that need checks not covered by the key."""
     try:
         at_b, at_c, c = b.data_ptr(), 0, None
         if not at_b or b.is_neg() or (b.requires_grad and records_gradient(b)):

@@ -37,7 +37,7 @@ def multiply(
     epilogue_args: tuple[Any, ...],
     workspace: Any,
 ) -> Any:
-    """C = alpha·A·Wᵀ + beta·out with the epilogue of ``gemm``, whose arguments these are. The caller holds
+    """C = alpha·A·Wᵀ + beta·out. The arguments are those of ``gemm``, with its epilogue. The caller holds
     ``call_lock.lock``. ShapeError, DtypeError, OverlapError, InputError: an argument breaks a rule."""
     plain = all(x is None for x in (out, *epilogue_args[:2], *epilogue_args[3:], workspace))
     key = _key(a, w, epilogue_args[2], (alpha, beta, compute, deterministic)) if plain else None
@@ -132,7 +132,8 @@ def multiply(
 
 
 def _key(a: Any, w: QuantizedWeight, bias: Any, options: tuple[Any, ...]) -> Any:
-    """The key of a cached launch on PyTorch tensors; None: other arrays, and tensors that need more checks."""
+    """The key of a cached launch on PyTorch tensors. None: other arrays, and tensors that need checks not covered by
+    the key."""
     try:
         tensors = (a,) if bias is None else (a, bias)
         if any(not x.data_ptr() or x.is_neg() or (x.requires_grad and records_gradient(x)) for x in tensors):

@@ -20,13 +20,13 @@ class QuantizedWeight:
     """The weights of a layer as integers: N rows along K, and a scale for each group of a row.
 
     ``packed``: N×K int8 in the format s8, uint8 in u8, or N×K/2 uint8 in s4 and u4, the weight of the even k in the low
-    bits of a byte. ``scales``: N×G of float16, bfloat16 or float32; G tells the group, K/G adjacent weights of a row,
-    which is 32, 64 or 128, or all of the row. ``zeros``: N×G uint8, in the formats u8 and u4, subtracted before the
-    product with the scale; None: 0. All are arrays of one library in one memory; their rows are contiguous.
+    bits of a byte. ``scales``: N×G of float16, bfloat16 or float32; K/G adjacent weights of a row share a scale: 32,
+    64, 128 or all of the row. ``zeros``: the zero points of the formats u8 and u4, N×G uint8, which are subtracted
+    before the product with the scale; None: 0. All are arrays of one library in one memory; their rows are contiguous.
     ``format``: s8, u8, s4 or u4.
 
-    ``gemm(a, w)`` multiplies by the weight transposed, as ``ptxgen.torch.linear`` does. The arrays are read at each
-    call: they must not be replaced, but may change.
+    ``gemm(a, w)`` computes A·Wᵀ, as ``ptxgen.torch.linear`` does. Each call reads the arrays: their contents may
+    change, but the arrays must not be replaced.
 
     ShapeError, DtypeError, InputError: an argument breaks a rule.
     """
@@ -64,7 +64,7 @@ class QuantizedWeight:
         self.shape = n, k
         self.group = k // scale.shape[1] if scale.shape[1] > 1 else 0
         self._views = views
-        #: what a launch depends on, besides the activations
+        #: the part of a launch cache key that describes these weights
         self.key = (
             format,
             self.group,
@@ -76,13 +76,13 @@ class QuantizedWeight:
 
     @classmethod
     def quantize(cls, weight: Any, format: str = "s4", group: int = 128) -> QuantizedWeight:
-        """The nearest integers to a weight of N rows along K, and their scales, of its type. ``weight``: N×K of
-        float16, bfloat16 or float32, of NumPy, PyTorch or CuPy; the result is in the same memory. ``group``: weights
-        of a row that share a scale, 32, 64 or 128; 0: all.
+        """Quantizes a weight of N rows along K to the nearest integers, with scales of its dtype. ``weight``: N×K of
+        float16, bfloat16 or float32, of NumPy, PyTorch or CuPy; the result is in the same memory. ``group``: the number
+        of adjacent weights of a row that share a scale, 32, 64 or 128; 0: all of the row.
 
-        s8 and s4: the scale of a group is its largest magnitude over 127 or 7. u8 and u4: the range of the group with
-        0 is divided evenly, and the zero point is the integer that means 0. ShapeError, DtypeError, InputError: an
-        argument breaks a rule.
+        s8 and s4: the scale of a group is its largest magnitude over 127 or 7. u8 and u4: the integers divide the range
+        of the group, extended to contain 0, evenly, and the zero point is the integer that means 0. ShapeError,
+        DtypeError, InputError: an argument breaks a rule.
         """
         known, given = _format(format), view(weight, "weight")
         if given.dtype.name not in FLOATS:
@@ -124,7 +124,7 @@ class QuantizedWeight:
 
     @property
     def views(self) -> dict[str, View]:
-        """The arrays, by name."""
+        """The views of the arrays, by name."""
         return dict(self._views)
 
     @property
@@ -144,7 +144,7 @@ class QuantizedWeight:
 
 
 def dequantized(packed: Any, scales: Any, zeros: Any, format: str) -> Any:
-    """``QuantizedWeight.dequantize`` of its arrays."""
+    """The weight that these arrays of a ``QuantizedWeight`` mean, as N×K float32."""
     library, known = _library(packed), WEIGHT_FORMATS[format]
     (n, width), groups = packed.shape, scales.shape[1]
     stored = packed
@@ -159,7 +159,7 @@ def dequantized(packed: Any, scales: Any, zeros: Any, format: str) -> Any:
 
 
 class _Library:
-    """Functions of NumPy, PyTorch or CuPy. ``xp``: the module."""
+    """Functions that NumPy, PyTorch and CuPy name differently. ``xp``: the module of the library."""
 
     def __init__(self, xp: Any, tensors: bool) -> None:
         self.xp, self._tensors = xp, tensors
@@ -175,7 +175,7 @@ class _Library:
 
 
 def _library(x: Any) -> _Library:
-    """The library of an array. InputError: it has no functions that quantize."""
+    """The library of an array. InputError: it is not one of NumPy, PyTorch and CuPy."""
     if isinstance(x, np.ndarray):
         return _Library(np, False)
     if is_torch(x):
@@ -186,7 +186,7 @@ def _library(x: Any) -> _Library:
 
 
 def _amax(library: _Library, x: Any) -> Any:
-    """The largest value of each group; 0 if groups are empty."""
+    """The largest value of each group; 0 if groups have no elements."""
     return library.xp.amax(x, -1) if x.shape[-1] else x.sum(-1)
 
 
@@ -200,7 +200,7 @@ def _shapes(n: int, k: int) -> list[tuple[int, int]]:
 
 
 def _contiguous(v: View, rows_alone: bool) -> bool:
-    """True if rows are contiguous, and, unless ``rows_alone``, follow each other."""
+    """True if rows are contiguous. Unless ``rows_alone``, rows must also follow each other without gaps."""
     (rows, columns), (down, along) = v.shape, v.strides
     in_row = columns <= 1 or along == 1
     return in_row and (rows <= 1 or (down >= columns if rows_alone else down == columns or columns == 0))

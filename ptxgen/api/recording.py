@@ -21,7 +21,8 @@ from ptxgen.tuning.store import shapes_file
 
 FLUSH_SECONDS = 10.0  #: interval between writes of the shapes file
 
-#: called after each launch with its problem, the raw handle of its stream (0: operands in host memory) and its driver
+#: functions called after each launch with its problem, the handle of its stream (0: operands in host memory) and its
+#: driver
 Observer = Callable[[Problem, int, Driver], None]
 observers: list[Observer] = []
 
@@ -33,8 +34,8 @@ def active() -> tuple[Observer, ...]:
 
 
 def observed(problem: Problem, on: Driver, launch: Callable[..., None]) -> Callable[..., None]:
-    """A function that calls ``launch`` and then the current observers; ``launch`` itself if there are none, or if the
-    problem cannot be measured."""
+    """A function that calls ``launch`` and then the current observers; ``launch`` itself if there are no observers, or
+    if the problem cannot be measured."""
     notified = active() if problem.measurable else ()
     if not notified:
         return launch
@@ -97,7 +98,7 @@ class Recorder:
             self.flush()
 
     def finish(self) -> None:
-        """Writes the counts at the end of the process; later ones are written at once."""
+        """Writes the counts at the end of the process; launches counted after that are written at once."""
         self._finished = True
         self.flush()
 

@@ -1,4 +1,5 @@
-"""Runners of problems: a kernel is selected, generated and loaded once, and evicted with its calls."""
+"""Runners of problems: each kernel is selected, generated and loaded once, and evicted together with its cached
+calls."""
 
 from __future__ import annotations
 
@@ -27,8 +28,8 @@ runners: OrderedDict[tuple[Driver, Problem], Runner] = OrderedDict()
 
 
 def runner_for(problem: Problem, stream: int = 0, on: Driver | None = None) -> Runner:
-    """The runner of ``problem`` on a driver (default: ``driver()``): selected, generated and loaded once. ``stream``:
-    the stream of the call; if it is being captured, nothing is timed."""
+    """The runner of ``problem`` on a driver (default: ``driver()``): its kernel is selected, generated and loaded once.
+    ``stream``: the stream of the call; if it is being captured, nothing is timed."""
     on = on or drivers.driver()
     runner = runners.get((on, problem))
     if runner is None:
@@ -44,8 +45,8 @@ def runner_for(problem: Problem, stream: int = 0, on: Driver | None = None) -> R
 
 
 def _evict(newest: Problem, shared: driver_state.DriverState) -> None:
-    """Removes cached calls of a driver, except the newest, while its device tables or kernels exceed their limits:
-    first runners without a launch cache entry, then the least recently used."""
+    """Removes cached calls of a driver, except the newest, while its device tables or kernels exceed their limits.
+    Runners without a launch cache entry are removed first, then the least recently used."""
     on = shared.driver
     if 2 * shared.tables.bytes > MAX_TABLE_BYTES or 2 * len(shared.kernels) > MAX_KERNELS:
         launches.track_use()
@@ -56,7 +57,8 @@ def _evict(newest: Problem, shared: driver_state.DriverState) -> None:
 
 
 def _evict_while(newest: tuple[Driver, Problem], over_limit: Callable[[], bool], counts: Callable[..., Any]) -> None:
-    """Removes calls in that order while ``over_limit``. ``counts``: whether removing a runner helps."""
+    """Removes cached calls in the order of ``_evict`` while ``over_limit``. ``counts``: tells if removing a runner
+    helps."""
     if not over_limit():
         return
     cached_calls = [
@@ -76,8 +78,8 @@ def _evict_while(newest: tuple[Driver, Problem], over_limit: Callable[[], bool],
 
 
 def reselect(problems: Iterable[Problem], load: bool = False) -> None:
-    """Selects the configurations of problems again: at their next calls, or now if ``load``. Kernels are then loaded
-    before a later call during a graph capture."""
+    """Makes the next calls of problems select their configurations again; if ``load``, they are selected and loaded
+    now, so that a later graph capture finds the kernels loaded."""
     with call_lock.lock:
         choice.refresh()
         vendor_calls.faster.cache_clear()
@@ -93,22 +95,23 @@ def reselect(problems: Iterable[Problem], load: bool = False) -> None:
 
 
 def selection_digest() -> str:
-    """A digest of the selections of this process: the configuration and kernel of each computed problem whose kernel is
-    loaded. Processes that computed the same problems (for example the ranks of a program) selected the same
-    configurations if their digests are equal."""
+    """A digest of the selections of this process, made of the configuration and the kernel of each computed problem.
+    Processes that computed the same problems (for example the ranks of a program) have equal digests if they selected
+    the same configurations."""
     with call_lock.lock:
         return selection.digest_of({(p, r.plan.config, _code(p, on, r)) for (on, p), r in runners.items()})
 
 
 def _code(problem: Problem, on: Driver, bound: Runner) -> str:
-    """What identifies the code of a problem: the digest of the kernel, or the vendor's library and its algorithm."""
+    """The text that identifies the code which computes a problem: the digest of the kernel, or the vendor's library and
+    its algorithm."""
     theirs = vendor_calls.faster(problem, on) if settings.settings().vendor == "auto" else None
     return bound.kernel.source.digest if theirs is None else f"{theirs.version} {theirs.algorithm}"
 
 
 def make_runner(problem: Problem, shared: driver_state.DriverState, config: Config | None = None) -> Runner:
-    """A runner of ``problem`` that is not cached. ``config``: its configuration, if it is legal; None: the choice of
-    the selection. DtypeError: no kernel computes the problem."""
+    """A runner of ``problem`` that is not cached. ``config``: the configuration to use if it is legal; None: the
+    selected one. DtypeError: no kernel computes the problem."""
     on = shared.driver
     legal = config is not None and first_violation(lower(problem), config, on.device) is None
     chosen = config if legal else choice.choose(problem, on)

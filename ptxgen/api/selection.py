@@ -1,4 +1,4 @@
-"""Lists of selected results: the calls that compute them, and what they return."""
+"""Lists of selected results: the calls that compute them, and the ``Selection`` that calls return."""
 
 from __future__ import annotations
 
@@ -24,20 +24,21 @@ from ptxgen.problem.dtypes import DTYPES
 from ptxgen.runtime.driver import Driver
 
 GROW, ERROR, TRUNCATE = "grow", "error", "truncate"
-#: the first lists of a task have one element for so many pairs, and at least ``LEAST``
+#: the first lists of a task have room for one of so many pairs, and for at least ``LEAST`` results
 PAIRS = 64
 LEAST = 1024
-MAX_COUNTS = 1024  #: tasks whose last count is known
+MAX_COUNTS = 1024  #: problems whose last count is kept
 
-#: by problem: the count of the last call whose lists grew
+#: problem -> the count of its last call whose lists had to grow
 _last_counts: dict[Task, int] = {}
 
 
 @dataclass(frozen=True)
 class Options:
-    """How a call treats lists. ``capacity``: their elements, None: enough for most calls; ``overflow``: if there are
-    more results, grow: the task is computed again with lists for all, error: CapacityError, truncate: the lists have
-    some of the results; ``sorted``: in the order of (i, j)."""
+    """How a call treats lists. ``capacity``: the number of elements that the lists have room for; None: enough for most
+    calls; ``overflow``: what happens if there are more results. grow: the task is computed again with longer lists;
+    error: CapacityError; truncate: the lists have as many results as fit. ``sorted``: the lists are in the order of (i,
+    j)."""
 
     capacity: int | None = None
     overflow: str = GROW
@@ -52,7 +53,7 @@ class Options:
 
 @dataclass(frozen=True)
 class _Count:
-    """A count that is known."""
+    """A count of results that the host has read."""
 
     count: int
 
@@ -62,7 +63,7 @@ class _Count:
 
 @dataclass(frozen=True)
 class _DeviceCount:
-    """A count in memory of a GPU. ``array``: owns the memory."""
+    """A count of results that is read from GPU memory when it is asked for. ``array``: owns the memory."""
 
     driver: Driver
     address: int
@@ -75,10 +76,10 @@ class _DeviceCount:
 
 
 class Selection:
-    """The results of a task for which a condition holds, in any order unless they are sorted.
+    """The results of a task for which a condition holds, in any order unless the call sorts them.
 
-    A call that a CUDA graph captures reads the count when it is asked for: the lists have the results of the last
-    launch of the graph, once the stream has been waited for. Keep the object as long as the graph.
+    If a CUDA graph captured the call, the lists have the results of the graph's last launch: wait for the stream before
+    reading. The count is read from the device each time. Keep the object as long as the graph.
     """
 
     def __init__(self, values: Sequence[Node], lists: Sequence[Any], read: Callable[[], int], capacity: int) -> None:
@@ -95,7 +96,7 @@ class Selection:
 
     @property
     def values(self) -> Any:
-        """The list of values that are not i or j, a tuple of lists if there are several."""
+        """The list of values other than i and j; a tuple of lists if there are several."""
         arrays = tuple(
             self._part(x) for v, x in zip(self._values, self._lists, strict=True) if v not in (_index("i"), _index("j"))
         )
@@ -103,12 +104,12 @@ class Selection:
 
     @property
     def i(self) -> Any:
-        """The list of i, None: the task does not list it."""
+        """The list of i; None: the task does not list i."""
         return self._of(_index("i"))
 
     @property
     def j(self) -> Any:
-        """The list of j, None: the task does not list it."""
+        """The list of j; None: the task does not list j."""
         return self._of(_index("j"))
 
     @property
@@ -130,12 +131,12 @@ class Selection:
 
 
 def lists_pairs(values: Sequence[Node]) -> bool:
-    """True if a list has i and j among its values."""
+    """True if both i and j are among the values of a list."""
     return {_index("i"), _index("j")} <= set(values)
 
 
 def _listed(values: Sequence[Node], roles: Roles, sorted_keys: bool) -> tuple[Node, ...]:
-    """The values of a list, with i and j for those of a join. ``sorted_keys``: as of ``task_call.Options``."""
+    """The values of a list, with i and j for those of a join. ``sorted_keys``: as in ``task_call.Options``."""
     axes = {joins.ROWS: "i", joins.COLUMNS: "j"} if sorted_keys else {}
     known = {f"{u.role}[{axes[u.name]}]": _index(axes[u.name]) for u in roles.uses if u.name in axes}
     return tuple(known.get(str(x.value), x) for x in values)
@@ -153,9 +154,10 @@ def select(
     options: Options,
     own: task_call.Options,
 ) -> Selection:
-    """The selected results of a program: arguments as of ``task_call.call``. ``own``: its options.
+    """The selected results of a program. The arguments are those of ``task_call.call``, whose options are ``own`` here.
 
-    ShapeError, DtypeError, InputError: an argument breaks a rule. CapacityError: there are too many results."""
+    ShapeError, DtypeError, InputError: an argument breaks a rule. CapacityError: there are more results than the lists
+    hold."""
     program = task_call.with_one_array(program, arrays) if own.algebra else program
     roles = roles_of(program)
     output = roles.program.outputs[0]
@@ -199,7 +201,7 @@ def select(
 
 @dataclass(frozen=True)
 class _Lists:
-    """Computes lists of the problem. ``run(capacity)``: returns them."""
+    """The way to compute the lists of a problem. ``run(capacity)``: computes lists with this room, and returns them."""
 
     problem: Task
     run: Callable[[int], Selection]
@@ -217,8 +219,8 @@ def _host_lists(
     options: Options,
     call: task_call.Options,
 ) -> _Lists:
-    """Copies host arrays to the device, computes there, and copies the lists back. ``own``: other fields of the
-    problem."""
+    """The lists of a call on host arrays, which are copied to the device; the lists are copied back. ``own``: further
+    fields of the problem."""
     from ptxgen.api import exact_calls  # most tasks have no lists
 
     problem, given = task_call.host_problem(roles, arrays, extents, **own)
@@ -257,8 +259,8 @@ def _device_lists(
     options: Options,
     call: task_call.Options,
 ) -> _Lists:
-    """Computes on a GPU. The count is read on the host, unless the stream is being captured. ``own``: other fields of
-    the problem."""
+    """The lists of a call on a GPU. The host reads the count, unless the stream is being captured. ``own``: further
+    fields of the problem."""
     from ptxgen.api import exact_calls
 
     first = arrays[roles.use("A").name]
@@ -306,8 +308,8 @@ def _device_lists(
 def _repeated(
     on: Driver, values: tuple[Node, ...], capacity: int, options: Options, columns: int, count: Any, *lists: Any
 ) -> Selection | None:
-    """What a later call returns, whose launches are queued. ``count``: an array of one number; ``columns``: the extent
-    of j. None: the lists must be made again, or an error raised."""
+    """The result of a repeated call, whose launches are queued. ``count``: an array with the number of results;
+    ``columns``: the extent of j. None: the lists were too short, so the call must be made as a new one."""
     stream = streams.current_stream(count)
     read: Callable[[], int] = _DeviceCount(on, count.data_ptr(), count)
     if not streams.is_captured(stream, on):
@@ -322,7 +324,7 @@ def _repeated(
 
 
 def _sorted(selected: Selection, columns: int) -> Selection:
-    """The same results in the order of (i, j), by the library of the lists."""
+    """The same results in the order of (i, j); the library of the lists sorts them."""
     torch = hasattr(selected.i, "new_empty")
     i, j = (x.long() if torch else x.astype("int64") for x in (selected.i, selected.j))
     order = (i * columns + j).argsort()

@@ -1,4 +1,4 @@
-"""Sparse matrices of SciPy, CuPy and PyTorch, and ``SparseMatrix``: their arrays in CSR."""
+"""Sparse matrices of SciPy, CuPy and PyTorch, and of ``SparseMatrix``, as arrays in CSR."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ INDEX_TYPES = {
     "i32": Dtype("s32", 32, np.dtype(np.int32), roundoff=0.0),
     "i64": Dtype("s64", 64, np.dtype(np.int64), roundoff=0.0),
 }
-INDEX_LIMIT = 1 << 31  #: nonzeros, and columns, from which indices need 64 bits
+INDEX_LIMIT = 1 << 31  #: number of nonzeros, or of columns, from which indices need 64 bits
 TORCH_FORMATS = (*converted_matrices.INDICES, converted_matrices.COO)
 
 
 class SparseMatrix(NamedTuple):
     """A sparse matrix in CSR. Row ``i`` has the nonzeros ``values[indptr[i]:indptr[i + 1]]`` in the columns
-    ``indices[indptr[i]:indptr[i + 1]]``, in any order; nonzeros of one place are added."""
+    ``indices[indptr[i]:indptr[i + 1]]``, in any order; several nonzeros at one place are added."""
 
     indptr: Any
     indices: Any
@@ -57,9 +57,9 @@ class Csr(NamedTuple):
 
 
 def read_csr(a: Any) -> Csr:
-    """The arrays of a sparse matrix. Attributes and methods of its library are used; none is imported. Other formats
-    than CSR are converted by their library; conversions of PyTorch tensors are kept while these do not change.
-    InputError, ShapeError, DtypeError: ``a`` breaks a rule."""
+    """The arrays of a sparse matrix in CSR. No library is imported: the attributes and methods of ``a`` are used. Other
+    formats than CSR are converted by their library; the conversion of a PyTorch tensor is kept while the tensor does
+    not change. InputError, ShapeError, DtypeError: ``a`` breaks a rule."""
     arrays, shape = _arrays_of(a)
     if not isinstance(shape, (tuple, list)) or len(shape) != 2:
         raise ShapeError(f"a has shape {shown(shape)}; it must have 2 dimensions")
@@ -127,7 +127,8 @@ def _arrays_of(a: Any) -> tuple[tuple[Any, Any, Any], Any]:
 
 
 def _index_array(x: Any, argument: str) -> View:
-    """An array of int32 or int64. Libraries view int64 as pairs of int32, which every reader of arrays knows."""
+    """A View of an array of int32 or int64. int64 is read through a view as pairs of int32, a dtype that ``tensor``
+    supports."""
     name = str(getattr(x, "dtype", "int32")).removeprefix("torch.")
     if name not in ("int32", "int64"):
         raise DtypeError(f"{argument} has dtype {name}; it must be int32 or int64")
@@ -144,7 +145,7 @@ def _index_array(x: Any, argument: str) -> View:
 
 
 def narrowed_on_host(a: Csr) -> Csr:
-    """The matrix in host memory with int32 indices; itself, if they need 64 bits or are int32."""
+    """A matrix in host memory with int32 indices; ``a`` itself if its indices are int32, or need 64 bits."""
     if a.index_type == "i32" or a.nnz >= INDEX_LIMIT or not a.host:
         return a
     indptr, indices = (tensor(as_numpy(v).astype(np.int32), "a") for v in (a.indptr, a.indices))

@@ -1,4 +1,4 @@
-"""``spmm``: products of a sparse matrix and a matrix, arrays of NumPy, PyTorch and CuPy."""
+"""``spmm``: products of a sparse and a dense matrix, on arrays of NumPy, PyTorch and CuPy."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ptxgen.arguments import flag, word
 from ptxgen.errors import DtypeError, InputError, ShapeError
 from ptxgen.operations.spmm.problem import Spmm
 
-BITS = 3  #: leading bits of the number of nonzeros by which calls choose a configuration
+BITS = 3  #: calls choose a configuration by so many leading bits of the number of nonzeros
 
 
 def spmm(
@@ -37,33 +37,33 @@ def spmm(
     compute: str | None = None,
     transpose: bool = False,
 ) -> Any:
-    """C = alpha·A·B + beta·out of a sparse matrix A, as an array of the same library as ``b``. If A is dense and B
-    sparse, as one of the library of ``a``.
+    """C = alpha·A·B + beta·out with a sparse matrix A and a dense B, or the reverse, as an array of the same library as
+    the dense operand.
 
-    Infinities and NaN in B: explicit zeros are multiplied, so they give NaN. Where the call uses a handle (below), its
-    kernels may also give NaN in rows without a nonzero in that column.
+    Zeros stored in A are multiplied, so infinities and NaN in B give NaN there. Where the call uses a handle (below),
+    NaN may also appear in rows of C whose rows of A have no nonzero at that element of B.
 
     ``a`` is M×K, of SciPy, CuPy or PyTorch, or a ``SparseMatrix``. Other formats than CSR (CSC, COO, BSR) are converted
-    by their library: PyTorch tensors once, as long as they exist and do not change, others at each call, for which a
-    handle of ``spmm_prepare`` is better. Row pointers and columns are int32 or int64. Columns need not be sorted;
-    nonzeros of one place are added. ``b`` is K×N and ``out`` M×N (allocated if None), row-major or column-major; a
-    ``b`` that is neither is copied first. Without N, ``b`` is a vector of K elements, and the result one of M. A, B and
-    C have one dtype: float16, bfloat16, float32 or float64. 16-bit types are summed in float32. ``beta`` other than 0
-    requires ``out`` and reads it. If ``alpha`` is 0, A and B are not read. The same inputs give the same bits.
+    by their library: PyTorch tensors once, as long as they exist and do not change, others at each call; a handle of
+    ``spmm_prepare`` avoids that. Row pointers and columns are int32 or int64. Columns need not be sorted; several
+    nonzeros at one place are added. ``b`` is K×N and ``out`` M×N (allocated if None), row-major or column-major; a
+    ``b`` that is neither is copied first. ``b`` may also be a vector of K elements; the result is then a vector of M.
+    A, B and C have one dtype: float16, bfloat16, float32 or float64. 16-bit types are summed in float32. ``beta`` other
+    than 0 requires ``out`` and reads it. If ``alpha`` is 0, A and B are not read. The same inputs give the same bits.
 
     ``compute``: tf32 is permitted for float32. ``transpose``: C = alpha·Aᵀ·B + beta·out, where B has as many rows as A.
-    The transpose is made at each call, that of a PyTorch tensor once, as long as it exists and does not change; the
-    arrays of a matrix in CSC are read as they are.
+    The transpose is made at each call; that of a PyTorch tensor is made once and kept as long as the tensor exists and
+    does not change. A matrix in CSC needs no transposition: its arrays are those of the transpose in CSR.
 
-    ``spmm(x, a)`` with a dense ``x`` of one row for each row of the result is alpha·X·A + beta·out, with ``transpose``
-    alpha·X·Aᵀ + beta·out. A copy of Xᵀ is made if its rows are not contiguous, and without ``out`` the columns of the
-    result are contiguous.
+    ``spmm(x, a)`` with a dense ``x`` is alpha·X·A + beta·out, with ``transpose`` alpha·X·Aᵀ + beta·out. ``x`` is copied
+    unless its columns are contiguous; a result allocated for ``out=None`` has contiguous columns.
 
-    Nothing is prepared. PyTorch tensors of which a handle of ``spmm_prepare`` exists are multiplied by the
-    handle, as long as they do not change.
+    The call prepares nothing. If a handle of ``spmm_prepare`` exists for the same PyTorch tensors, and they did not
+    change since, the handle computes the product.
 
     Host arrays are checked: row pointers begin at 0, do not decrease and end at the number of nonzeros; columns are in
-    [0, K). Arrays on a GPU are not, and must be so: kernels read B at the columns. All arrays are in the same memory.
+    [0, K). Arrays on a GPU are not checked; if they break these rules, kernels read outside B. All arrays are in the
+    same memory.
 
     GPU arrays are multiplied on the current stream of the library of ``b``, as ``gemm`` does. ShapeError, DtypeError,
     OverlapError, InputError: an argument breaks a rule.
@@ -88,10 +88,12 @@ def spmm(
 
 
 def sddmm(a: Any, x: Any, y: Any, out: Any = None, *, scaled: bool = False) -> Any:
-    """The elements of x·yᵀ at the nonzeros of a sparse matrix A, in the order of A in CSR, as ``PreparedSpmm.sddmm``.
+    """The elements of x·yᵀ at the nonzeros of a sparse matrix A, in the order of A in CSR. The arguments are those of
+    ``PreparedSpmm.sddmm``.
 
-    ``a``: as for ``spmm``. A handle of it is made at each call, that of a PyTorch tensor once, as long as the tensor
-    exists and does not change. ShapeError, DtypeError, OverlapError, InputError: an argument breaks a rule.
+    ``a``: as for ``spmm``. A handle of ``a`` is made at each call; that of a PyTorch tensor is made once and kept as
+    long as the tensor exists and does not change. ShapeError, DtypeError, OverlapError, InputError: an argument breaks
+    a rule.
     """
     csr = read_csr(a)
     spmm_operands.check_dtype(csr)
@@ -99,7 +101,7 @@ def sddmm(a: Any, x: Any, y: Any, out: Any = None, *, scaled: bool = False) -> A
 
 
 def _dense_times_sparse(x: Any, a: Any, out: Any, alpha: float, beta: float, compute: str, transpose: bool) -> Any:
-    """X·A, or X·Aᵀ, as the transpose of a product with the matrix on the left."""
+    """X·A, or X·Aᵀ, computed as the transpose of a product with the sparse matrix on the left."""
     vx, vector = spmm_operands.dense(x, "a")
     (rows, results), columns = tuple(a.shape)[::-1] if transpose else tuple(a.shape), vx.shape[0 if vector else 1]
     shape = (results,) if vector else (vx.shape[0], results)
@@ -152,7 +154,7 @@ def _launch(csr: Csr, b: Any, out: Any, alpha: float, beta: float, compute: str)
 
 
 def _check_pattern(a: Csr) -> None:
-    """InputError: the pattern of a matrix in host memory is none."""
+    """InputError: the arrays of a matrix in host memory are no CSR pattern."""
     check_row_pointers(a)
     indices, k = as_numpy(a.indices), a.shape[1]
     if len(outside := np.flatnonzero((indices < 0) | (indices >= k))):
@@ -161,7 +163,8 @@ def _check_pattern(a: Csr) -> None:
 
 
 def check_row_pointers(a: Csr) -> None:
-    """InputError: the row pointers of a matrix in host memory decrease, or are not those of its nonzeros."""
+    """InputError: the row pointers of a matrix in host memory decrease, do not begin at 0, or do not end at its number
+    of nonzeros."""
     indptr, nnz = as_numpy(a.indptr), a.nnz
     if indptr[0] != 0 or indptr[-1] != nnz:
         raise InputError(f"a.indptr is from {indptr[0]} to {indptr[-1]}; it must be from 0 to {nnz}, the nonzeros of a")
@@ -173,7 +176,8 @@ def check_row_pointers(a: Csr) -> None:
 
 
 def rounded(nnz: int) -> int:
-    """A number of nonzeros for which a configuration is chosen: matrices of about the same size share it."""
+    """The number of nonzeros by which a configuration is chosen: ``nnz`` rounded, so that matrices of similar size
+    share the configuration."""
     nnz = min(nnz, INDEX_LIMIT - 1)
     dropped = max(nnz.bit_length() - BITS, 0)
     return nnz >> dropped << dropped

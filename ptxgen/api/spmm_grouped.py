@@ -36,16 +36,16 @@ def spmm_grouped(
     beta: float = 0.0,
     compute: str | None = None,
 ) -> Any:
-    """C = alpha·A·B + beta·out for each graph of a batch, in one launch: rows of the graphs follow each other in
-    ``a``, ``b`` and the result, as mini-batches of graphs have them.
+    """C = alpha·A·B + beta·out for each graph of a batch, in one launch. The rows of the graphs follow each other in
+    ``a``, ``b`` and the result, as in mini-batches of graphs.
 
-    ``a``: the sparse matrices of all graphs in CSR, one after the other: T×K with row pointers of all T rows. Columns
-    count from the first row of the graph. ``b``: T×N with contiguous rows; without N, a vector of T elements.
-    ``offsets``: int32, the row after the last one of each graph, as ``gemm_jagged`` takes them; on a GPU they are read
-    there, and the call does not synchronise. Graphs may be empty. Rows after the last offset are not written, so that
-    arrays may be larger than a batch: those of ``out`` stay, those of a new result are undefined. K is not read, for
-    each graph has its own. A captured CUDA graph can be replayed with other graphs: other
-    offsets, row pointers, columns and values in the same arrays.
+    ``a``: the sparse matrices of all graphs in CSR, one after the other: T×K with row pointers for all T rows. The
+    column indices of each graph begin at 0. ``b``: T×N with contiguous rows; without N, a vector of T elements.
+    ``offsets``: int32, for each graph the index of the row after its last row, as for ``gemm_jagged``. Offsets on a GPU
+    are read by the kernel, and the call does not synchronise. Graphs may be empty. Rows after the last offset are not
+    written, so arrays may be larger than a batch: these rows of ``out`` keep their values, those of a new result are
+    undefined. The K of ``a`` is not used, because each graph has as many columns as rows. A captured CUDA graph can be
+    replayed with other graphs: other offsets, row pointers, columns and values in the same arrays.
 
     Types, ``out``, ``alpha``, ``beta`` and ``compute`` are as for ``spmm``. Indices are int32. Host arrays are checked;
     arrays on a GPU are not, and kernels read B at the offsets and columns. ShapeError, DtypeError, OverlapError,

@@ -1,4 +1,4 @@
-"""Matrices B and C of sparse products: their rules, and the problem that they make with a sparse matrix."""
+"""The dense matrices B and C of sparse products: their rules, and the problem of a product with them."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ TYPES = ("f16", "bf16", "f32", "f64")
 
 
 def check_dtype(a: Csr) -> None:
-    """DtypeError: sparse products are not computed in the type of a."""
+    """DtypeError: no kernel computes sparse products in the dtype of ``a``."""
     if a.values.dtype.name not in TYPES:
         raise DtypeError(f"a has dtype {a.values.dtype}; it must be one of {', '.join(TYPES)}")
 
 
 def dense(x: Any, argument: str) -> tuple[View, bool]:
-    """The pair (a matrix, or a vector as a matrix of one column; True for a vector). ShapeError: it has other
-    dimensions."""
+    """The pair (view of a matrix, or of a vector as a matrix of one column; True for a vector). ShapeError: ``x`` has
+    neither one nor two dimensions."""
     v = tensor(x, argument)
     vector = len(v.shape) == 1
     if vector:
@@ -36,7 +36,8 @@ def dense(x: Any, argument: str) -> tuple[View, bool]:
 
 
 def check_b(shape: tuple[int, int], element: Dtype, b: View, **arrays: View) -> None:
-    """DtypeError, ShapeError, InputError: a, of this shape, dtype and arrays, and b cannot be multiplied."""
+    """DtypeError, ShapeError, InputError: ``b`` cannot be multiplied by the sparse matrix with this shape, dtype and
+    arrays."""
     if element is not b.dtype:
         raise DtypeError(f"a is {element} and b is {b.dtype}; they must be the same")
     if shape[1] != b.shape[0]:
@@ -46,8 +47,8 @@ def check_b(shape: tuple[int, int], element: Dtype, b: View, **arrays: View) -> 
 
 
 def result_for(m: int, b: View, vector: bool, out: Any, beta: float) -> tuple[Any, View]:
-    """The pair (the array of the result, its view): ``out``, or a new array. ``vector``: it has one dimension, as b.
-    ShapeError, DtypeError, InputError: ``out`` cannot store the product."""
+    """The pair (the array of the result, its view): ``out``, or a new array. ``vector``: the result has one dimension,
+    like b. ShapeError, DtypeError, InputError: ``out`` cannot store the product."""
     shape = (m,) if vector else (m, b.shape[1])
     if out is None:
         if beta != 0:
@@ -65,8 +66,8 @@ def result_for(m: int, b: View, vector: bool, out: Any, beta: float) -> tuple[An
 
 
 def with_b_and_c(problem: Spmm, b: View, c: View) -> tuple[Spmm, View]:
-    """The problem with the layouts, leading dimensions and alignments of b and c, and b: a copy, if neither its rows
-    nor its columns are contiguous."""
+    """The pair (problem, b): the problem with the layouts, leading dimensions and alignments of ``b`` and ``c``; ``b``,
+    or a copy if neither its rows nor its columns are contiguous."""
     if matrix_layout(b) is None:
         b = _contiguous(b, "b")
     (layout_b, ldb), (layout_c, ldc) = matrix_layout(b) or ("N", 0), matrix_layout(c) or ("N", 0)
@@ -83,8 +84,8 @@ def with_b_and_c(problem: Spmm, b: View, c: View) -> tuple[Spmm, View]:
 
 
 def sampled(x: Any, y: Any, shape: tuple[int, int], element: Dtype, **arrays: View) -> tuple[View, View]:
-    """Views of the operands of sampled products of a matrix of this shape, dtype and arrays: copies, if their rows are
-    not contiguous. DtypeError, ShapeError, InputError: they break a rule."""
+    """Views of the operands x and y of a sampled product with a matrix of this shape, dtype and arrays; an operand
+    whose rows are not contiguous is copied. DtypeError, ShapeError, InputError: an operand breaks a rule."""
     views = [dense(each, name)[0] for name, each in (("x", x), ("y", y))]
     for name, v, rows, of in zip("xy", views, shape, ("rows", "columns"), strict=True):
         if v.dtype is not element:
@@ -102,8 +103,8 @@ def sampled(x: Any, y: Any, shape: tuple[int, int], element: Dtype, **arrays: Vi
 
 
 def nonzeros_for(nnz: int, x: View, out: Any) -> tuple[Any, View]:
-    """The pair (the array of results for each nonzero, its view): ``out``, or a new array. ShapeError, DtypeError,
-    InputError: ``out`` cannot store them."""
+    """The pair (the array with one result per nonzero, its view): ``out``, or a new array. ShapeError, DtypeError,
+    InputError: ``out`` cannot store these results."""
     if out is None:
         out = new_arrays.empty_array(x.origin, (nnz,), x.dtype)
     v = tensor(out, "out")
@@ -118,7 +119,7 @@ def nonzeros_for(nnz: int, x: View, out: Any) -> tuple[Any, View]:
 
 
 def leading_dimension(v: View) -> int:
-    """Elements from a row to the next one of a matrix with contiguous rows."""
+    """The number of elements from one row to the next, for a matrix with contiguous rows."""
     return max((matrix_layout(v) or ("N", 0))[1], v.shape[1], 1)
 
 
@@ -127,13 +128,13 @@ def _rows_are_contiguous(v: View) -> bool:
 
 
 def with_contiguous_rows(x: Any) -> Any:
-    """A matrix of an array library, or a copy of it whose rows are contiguous."""
+    """``x`` if its rows are contiguous, else a copy of it whose rows are."""
     v, _ = dense(x, "b")
     return x if _rows_are_contiguous(v) else _contiguous(v, "b").origin
 
 
 def _contiguous(v: View, argument: str) -> View:
-    """A copy with contiguous rows. ShapeError: the library of the array makes none."""
+    """A copy of ``v`` with contiguous rows. ShapeError: the library of the array makes no copies."""
     copy = getattr(v.origin, "contiguous", None) or getattr(v.origin, "copy", None)
     if copy is None:
         raise ShapeError(f"{argument} has strides {v.strides}; its rows or its columns must be contiguous")
@@ -141,7 +142,7 @@ def _contiguous(v: View, argument: str) -> View:
 
 
 def host_arrays(b: View, c: View, beta: float) -> dict[str, Any]:
-    """B and C in host memory, with contiguous rows; C without values, unless they are read."""
+    """B and C as host arrays with contiguous rows. The values of C are copied only if ``beta`` is not 0."""
     into = as_numpy(c).reshape(c.shape)
     read = np.ascontiguousarray(into) if beta != 0 else np.empty(into.shape, into.dtype)
     return {"B": np.ascontiguousarray(as_numpy(b).reshape(b.shape)), "C": read}

@@ -20,7 +20,7 @@ _log.addHandler(logging.NullHandler())
 
 
 def measurement(runner: Runner, samples: Sequence[float], timing: Timing, purpose: str) -> Measurement:
-    """The measurement of a kernel that took these microseconds."""
+    """The measurement of a kernel. ``samples``: its times in microseconds."""
     kernel = runner.kernel
     return Measurement(
         runner.problem,
@@ -37,8 +37,8 @@ def measurement(runner: Runner, samples: Sequence[float], timing: Timing, purpos
 
 
 def store(rows: Sequence[Measurement], winner: Measurement) -> None:
-    """Stores measurements, and the winner, which later choices use. A database that cannot be used is logged as a
-    warning."""
+    """Stores measurements, and the winner, which later choices use. If the database cannot be used, a warning is
+    logged."""
     try:
         with Database(settings().database) as database:
             database.add_all(rows)

@@ -1,4 +1,4 @@
-"""Streams of array libraries: the current one, order between them, graph capture."""
+"""Streams of array libraries: the current stream, the order of work between streams, graph capture."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ptxgen.runtime.driver import Driver
 
 
 def current_stream(x: Any) -> int:
-    """The raw handle of the current stream of the array's library. The default stream, 0, is returned as 1
+    """The handle of the current stream of the array's library. The default stream, 0, is returned as 1
     (CU_STREAM_LEGACY)."""
     if hasattr(x, "new_empty"):
         import torch
@@ -29,8 +29,8 @@ def current_stream(x: Any) -> int:
 @contextmanager
 def ordered(on: Driver, stream: int, views: Iterable[View]) -> Iterator[None]:
     """Kernels that the block queues on ``stream`` begin after the work on the streams of all arrays, and the later work
-    of those streams begins after the kernels. The block waits for the kernels if an array is shared through DLPack,
-    which does not notify its library when they end."""
+    of those streams begins after the kernels. If an array is shared through DLPack, the end of the block waits for the
+    kernels, because its library cannot be told when they end."""
     views = list(views)
     # PyTorch has one current stream for all tensors on a GPU
     arrays = {type(x) if hasattr(x, "new_empty") else id(x): x for x in (v.origin for v in views)}
@@ -45,6 +45,6 @@ def ordered(on: Driver, stream: int, views: Iterable[View]) -> Iterator[None]:
 
 
 def is_captured(stream: int, on: Driver) -> bool:
-    """True if a stream of a driver, a raw handle, is being captured into a graph. The legacy default stream, 1, cannot
-    be."""
+    """True if a stream of a driver, given by its handle, is being captured into a graph. The legacy default stream, 1,
+    is never captured."""
     return stream > 1 and on.capturing(stream)

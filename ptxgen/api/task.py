@@ -36,15 +36,15 @@ from ptxgen.problem.dtypes import dtype, from_numpy
 def matmul_over(semiring: str, a: Any, b: Any, out: Any = None) -> Any:
     """The product of ``a`` (M×K) and ``b`` (K×N) over a semiring, an array M×N of the same library as ``a``.
 
-    ``semiring``: plus_times, min_plus, max_plus, min_times, max_times, min_max, max_min, or or_and (of truth values, or
-    of integers, on bits). The first word reduces over K, the second combines two elements: min_plus gives the least
-    a[i,k] + b[k,j]. min and max propagate NaN. Without k the result is the identity of the reduction: infinity for min,
-    minus infinity for max, or the greatest and the lowest integer.
+    ``semiring``: plus_times, min_plus, max_plus, min_times, max_times, min_max, max_min, or or_and (logical for truth
+    values, bitwise for integers). The first word is the reduction over K, the second combines two elements: min_plus
+    gives the least a[i,k] + b[k,j]. min and max propagate NaN. If K is 0, the result is the identity of the reduction:
+    infinity for min, minus infinity for max, or the greatest and the lowest integer.
 
     ``a`` and ``b`` have one dtype: a float, an integer of 8 to 32 bits, or bool, which is uint8 except in or_and.
-    Floats of 16 bits are combined in float32. The result has their dtype, but int32 where sums or products of integers
-    of 8 or 16 bits are reduced. ``out``: the array of the result, or None. ShapeError, DtypeError, InputError: an
-    argument breaks a rule.
+    Floats of 16 bits are combined in float32. The result has the same dtype, but int32 if the semiring adds or
+    multiplies integers of 8 or 16 bits. ``out``: the array of the result, or None. ShapeError, DtypeError, InputError:
+    an argument breaks a rule.
     """
     cached = task_launches.arguments_of(semiring, (a, b), None, out)
     if cached is not None and (ready := launches.cached(cached[0])) is not None:
@@ -64,16 +64,17 @@ def matmul_over(semiring: str, a: Any, b: Any, out: Any = None) -> Any:
 
 
 class TaskFunction:
-    """A task that is called with arrays and numbers, by name or in order: that of the parameters of its function, or in
-    which its text first names them.
+    """A task that is called with arrays and numbers, by name or in order. The order is that of the parameters of its
+    function, or that in which its text first names them.
 
-    It returns the result of its output, an array of the library of the first array. Arrays of other types make another
-    kernel; other extents and other numbers do not. ShapeError, DtypeError, InputError: an argument breaks a rule.
+    A call returns the result of the task's output, an array of the library of the first array. Other dtypes of arrays
+    need another kernel; other extents and other numbers do not. ShapeError, DtypeError, InputError: an argument breaks
+    a rule.
     """
 
     def __init__(self, source: Any, place: FunctionType | None = None) -> None:
-        """``source``: a text, a function, or another object with the attributes of ``TextTask``; ``place``: the
-        function whose line errors name that have no other, None: ``source``."""
+        """``source``: a text, a function, or another object with the attributes of ``TextTask``; ``place``: a function,
+        whose line is named in errors of functions that have no source line; None: ``source``."""
         if isinstance(source, str):
             self.source: Any = TextTask(source)
         else:
@@ -96,31 +97,31 @@ class TaskFunction:
         keys: str = task_keys.DENSE,
         **named: Any,
     ) -> Any:
-        """The result of the task: an array, or the lists of selected results, a ``Selection``. Several outputs are a
-        named tuple, the lists of the items of a batch a tuple.
+        """The result of the task: an array, or a ``Selection`` with the lists of selected results. A task with several
+        outputs returns a named tuple; lists of a batch are a tuple, one ``Selection`` per item.
 
-        ``out``: the array of the result, or None; of several outputs, a mapping of arrays by name. ``groups``: (G, H),
-        the rows and columns of a result whose elements keys select, of several outputs also a mapping by name; None:
-        those of ``out``, or the greatest keys and 1, which are read back from the arrays (not during a CUDA graph
-        capture). Pairs (i, j) with a key out of range are not reduced; with arrays of the host, InputError has their
-        number. ``deterministic``: sums in groups do not depend on timing.
+        ``out``: the array of the result, or None; for several outputs, a mapping of arrays by name. ``groups``: (G, H),
+        the extents of a result in groups, whose elements are selected by group keys; for several outputs also a mapping
+        by name; None: the shape of ``out``, or one more than the greatest keys, which are read back from the arrays
+        (not during a CUDA graph capture). Pairs (i, j) with a key out of range are not reduced; for host arrays, their
+        number is reported by InputError. ``deterministic``: sums in groups do not depend on timing.
 
-        ``capacity``: the elements that lists have room for; None: 1024, or one for 64 pairs, and more if an earlier
-        call like this one has had more results. ``overflow``: if there are more results than that, "grow": the task is
-        computed again with lists for all (not during a CUDA graph capture); "error": CapacityError, which has the
-        number of results; "truncate": the lists have as many results as they have room for. ``sorted``: lists are in
-        the order of (i, j), which must be among their values.
+        ``capacity``: the number of elements that lists have room for; None: 1024, or one for each 64 pairs if that is
+        more, and more if an earlier call like this one had more results. ``overflow``: what happens if there are more
+        results. "grow": the task is computed again with lists for all (not during a CUDA graph capture); "error":
+        CapacityError, which has the number of results; "truncate": the lists have as many results as fit. ``sorted``:
+        lists are in the order of (i, j); i and j must be among their values.
 
         ``algebra``: the task may be rewritten by laws that hold for finite numbers; False: it is computed as written.
         ``compute``: tf32: sums of products of float32 are computed on tensor cores, from operands rounded to tf32.
-        ``precision``: exact: as the text says; lists by a threshold of large sums of products of float32 may take
-        candidates from tensor cores, of which each is computed in float32 (``algebra``). fast: sums of squares of
-        differences may also be computed from sums of squares and products, with errors relative to these, and without
-        ``compute``, products of float32 as f32_bf16x6 where that is faster.
+        ``precision``: exact: results are computed as the text says. For lists by a threshold of large float32 sums of
+        products, tensor cores may select candidates, each of which is then computed in float32 (only with ``algebra``).
+        fast: sums of squares of differences may be computed from sums of squares and products, with errors relative to
+        these sums; and if ``compute`` is None, products of float32 may be computed as f32_bf16x6 where that is faster.
 
-        ``keys``: dense: keys of groups are 0, 1, … up to the number of groups. any: they are any integers of 8 to 64
-        bits, which are numbered first (``unique_keys``): a result in groups is a named tuple of the values and of the
-        distinct keys of rows and of columns.
+        ``keys``: dense: group keys are integers from 0 to the number of groups - 1. any: group keys are any integers of
+        8 to 64 bits, which are numbered first (``unique_keys``). A result in groups is then a named tuple of the
+        values, the distinct keys of rows, and those of columns.
         """
         if keys != task_keys.DENSE:
             word("keys", keys, (task_keys.DENSE, task_keys.ANY))
@@ -181,8 +182,8 @@ class TaskFunction:
         return result
 
     def program(self, types: dict[str, str | None]) -> Program:
-        """The program for inputs of these types: numbers without one are ``int`` or ``float``. TaskError: the text, or
-        the function, breaks a rule."""
+        """The program for inputs of these types. A number whose type is None becomes ``int`` or ``float``. TaskError:
+        the text, or the function, breaks a rule."""
         program: Program = self.source.program(types)
         return program
 
@@ -207,7 +208,7 @@ class TaskFunction:
 
 
 def _types(given: Mapping[str, Any]) -> dict[str, str | None]:
-    """The types of arguments: of keys of 64 bits that of their numbers."""
+    """The types of arguments. Keys of 64 bits have the type of the int32 numbers that replace them."""
     types: dict[str, str | None] = {}
     for name, x in given.items():
         if x is None:
@@ -220,14 +221,14 @@ def _types(given: Mapping[str, Any]) -> dict[str, str | None]:
     return types
 
 
-#: the options of calls
+#: the options of ``TaskFunction.__call__``
 OPTIONS = tuple(
     x.name for x in inspect.signature(TaskFunction.__call__).parameters.values() if x.kind is x.KEYWORD_ONLY
 )
 
 
 class TextTask:
-    """A task that is a text. ``optional``: the inputs with a default value."""
+    """A task given as a text. ``optional``: the inputs with a default value."""
 
     optional: tuple[str, ...] = ()
 
@@ -251,7 +252,7 @@ class TextTask:
 
 
 class TracedTask:
-    """A task that is a Python function. ``optional``: the parameters with a default value."""
+    """A task given as a Python function. ``optional``: the parameters with a default value."""
 
     def __init__(self, function: Callable[..., Any], place: FunctionType | None = None) -> None:
         from ptxgen.operations.task.tracing.traced_function import TracedFunction
@@ -262,11 +263,11 @@ class TracedTask:
         self.optional = tuple(x.name for x in parameters if x.default is not x.empty)
 
     def numbers(self) -> dict[str, Any]:
-        """The numbers around the function."""
+        """The numbers that the function reads from outside itself, by name."""
         return self._traced.numbers()
 
     def state(self) -> Any:
-        """What the function reads from around it, which determines its program."""
+        """The values outside the function that determine its program."""
         return self._traced.state()
 
     def program(self, types: dict[str, str | None]) -> Program:
@@ -287,7 +288,8 @@ def _is_number(x: Any) -> bool:
 
 
 def _number(x: Any) -> Any:
-    """A number: integers of NumPy with 64 bits, which programs do not have, as ``int``."""
+    """A number as an argument of a program. NumPy's 64-bit integers, a type that programs do not have, become
+    ``int``."""
     return int(x) if isinstance(x, np.integer) and x.dtype.itemsize == 8 else x
 
 
@@ -302,7 +304,7 @@ def _view(x: Any, name: str, recording: task_launches.NotRecorded) -> View:
 
 
 def _check_number(name: str, x: Any, number_type: str) -> None:
-    """InputError: the type that the program has for a number does not have ``x``."""
+    """InputError: ``x`` is no value of the type that the program has for this number."""
     if dtype(number_type).integer:
         count = 1 << dtype(number_type).bits
         least = 0 if number_type.startswith("u") else -count // 2
@@ -316,26 +318,26 @@ def _check_number(name: str, x: Any, number_type: str) -> None:
 
 
 def _hashable(groups: Any) -> Any:
-    """The extents of groups as a part of a key."""
+    """The extents of groups in a hashable form, as a part of a key."""
     if isinstance(groups, Mapping):
         return tuple((name, _hashable(x)) for name, x in groups.items())
     return tuple(groups) if isinstance(groups, list) else groups
 
 
 def _number_type(name: str, x: Any) -> str:
-    """The type of a number: one of NumPy's, or ``int`` or ``float``, which take the type of what they meet."""
+    """The type of a number: its NumPy dtype, or ``int`` or ``float``, which adapt to the type of the other operand."""
     if isinstance(x, np.number):
         return from_numpy(x.dtype, name).name
     return "int" if isinstance(x, int) else "float"
 
 
 def task(source: str | Callable[..., Any]) -> TaskFunction:
-    """A matmul-like task, from its text or from a Python function, as a function of arrays and numbers.
+    """Makes a matmul-like task from its text or from a Python function; the result is called with arrays and numbers.
 
-    For each pair (i, j) it reduces a step over k, and gives the result to an output: see the page on tasks. As a
-    decorator it takes a function of arrays, which is called once for all calls with equal types, with expressions in
-    place of arrays.
+    For each pair (i, j) the task reduces a step over k, and gives the result to an output; the page on tasks has the
+    language. ``task`` may decorate a function of arrays: the function is called with expressions in place of arrays,
+    once for all calls with equal types.
 
-    TaskError: the text breaks a rule, or, at the first call, the function; the message shows the place.
+    TaskError: the text breaks a rule, or the function does (at the first call); the message shows the place.
     """
     return TaskFunction(source)

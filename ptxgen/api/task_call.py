@@ -41,12 +41,12 @@ EXACT, FAST = "exact", "fast"
 
 @dataclass(frozen=True)
 class Options:
-    """What a call asks for besides arrays. ``groups``: rows and columns of a result whose elements keys select, None:
-    those of ``out``, or as many as the keys need; ``deterministic``: results must not depend on timing; ``algebra``:
-    the program may be rewritten by laws that hold for finite numbers; ``compute``: how products are computed, empty: in
-    the type of the reduction; ``precision``: exact, or fast: squares of differences may be computed as products.
-    ``recording``: of the call, for later ones; ``names``: the numbers whose names in the program are not those of the
-    call's arguments -> these, or constants; ``sorted_keys``: the arrays of keys that ``when`` compares ascend."""
+    """The options of a call besides its arrays. ``groups``: rows and columns of a result in groups; None: those of
+    ``out``, or as many as the keys need; ``deterministic``: results must not depend on timing; ``algebra``: the program
+    may be rewritten by laws that hold for finite numbers; ``compute``: the arithmetic of products; empty: that of the
+    reduction's type; ``precision``: exact, or fast: squares of differences may be computed as products. ``recording``:
+    records the launches for later calls; ``names``: a number of the program -> the argument of the call, or the
+    constant, that gives its value; ``sorted_keys``: the key arrays that ``when`` compares are in ascending order."""
 
     groups: tuple[int, int] | None = None
     deterministic: bool = False
@@ -58,12 +58,13 @@ class Options:
     sorted_keys: bool = False
 
     def with_roles(self, roles: Roles, **changes: Any) -> Options:
-        """The options of a call that takes the numbers of this one by their roles."""
+        """The same options for another program, whose numbers are named by the roles that ``roles`` gives to those of
+        this call."""
         return replace(self, names={role: self.names.get(name, name) for role, name, _ in roles.scalars}, **changes)
 
     @property
     def fields(self) -> dict[str, Any]:
-        """The fields of a problem."""
+        """The options that are fields of a problem."""
         return {name: getattr(self, name) for name in ("deterministic", "algebra", "compute", "sorted_keys")}
 
 
@@ -75,8 +76,9 @@ def call(
     arguments: Mapping[str, str],
     options: Options = Options(),
 ) -> Any:
-    """The result of a program on arrays and numbers, by the names of the program. ``arguments``: what errors call
-    arrays, where that is not their name. Conditions are truth values, in an ``out`` of truth values or of uint8.
+    """The result of a program. ``arrays``, ``scalars``: by name in the program; ``arguments``: the names of arrays in
+    error messages, if other than in the program. Results that are conditions are truth values; their ``out`` has dtype
+    bool or uint8.
 
     ShapeError, DtypeError, InputError: an argument breaks a rule."""
     program = with_one_array(program, arrays, options.recording) if options.algebra else program
@@ -153,13 +155,14 @@ def call(
 
 
 def may_filter(problem: Task) -> bool:
-    """True if tensor cores may select the candidates of rows that are reduced: ``exact_nearest``."""
+    """True if tensor cores may select the candidates of a reduction of rows (``exact_nearest``)."""
     return isinstance(problem.program.outputs[0], RowReduce) and problem.flops >= 2 * exact_filter.LEAST
 
 
 def _can_sum_groups(sums: GroupSums, arrays: Mapping[str, View], groups: tuple[int, int]) -> bool:
-    """True if sums in groups can be held in arrays of the library of the operands, during a graph capture, too. Keys of
-    the host must be in range: else the pairs with other keys are counted."""
+    """True if the call can compute sums in groups by the intermediate sums of ``GroupSums``: the library of the
+    operands can hold these in arrays, also during a graph capture. Host keys must be in range, because pairs with other
+    keys must be counted."""
     first = arrays[sums.rows.array]
     if first.host:
         keys = [as_numpy(arrays[x.key]) for x in (sums.rows, sums.columns)]
@@ -168,7 +171,7 @@ def _can_sum_groups(sums: GroupSums, arrays: Mapping[str, View], groups: tuple[i
 
 
 def join_for(roles: Roles, arrays: Mapping[str, View], extents: Mapping[str, int], options: Options) -> Join | None:
-    """The join that a call computes; None: it computes all pairs."""
+    """The natural join that a call computes; None: the call computes all pairs."""
     ordered = options.deterministic and isinstance(roles.program.outputs[0], Aggregate)
     if not options.algebra or options.sorted_keys or ordered:
         return None
@@ -178,7 +181,7 @@ def join_for(roles: Roles, arrays: Mapping[str, View], extents: Mapping[str, int
 
 
 def order_of(join: Join, roles: Roles, arrays: Mapping[str, View], options: Options) -> Order:
-    """The arrays of a join in the order of keys."""
+    """The arrays of a join, permuted to the order of keys."""
     first, recording = arrays[roles.use("A").name], options.recording
     if first.host:
         return HostOrder(join, roles, arrays)
@@ -201,7 +204,7 @@ def _call_join(
     groups: tuple[int, ...],
     options: Options,
 ) -> None:
-    """Computes a join into ``out``. ``groups``: rows and columns of a result at keys."""
+    """Computes a join into ``out``. ``groups``: rows and columns of a result in groups."""
     order, origin = order_of(join, roles, arrays, options), arrays[roles.use("A").name].origin
     numbers = {role: scalars[name] for role, name, _ in roles.scalars}
     keyed = groups if len(groups) == 2 else None
@@ -216,7 +219,7 @@ def _call_join(
 
 
 def can_allocate(v: View) -> bool:
-    """True if a call can hold intermediate results in arrays of the library of ``v``, during a graph capture, too."""
+    """True if a call can hold intermediate results in arrays of the library of ``v``, also during a graph capture."""
     if v.host or hasattr(
         v.origin, "new_empty"
     ):  # PyTorch keeps memory that is allocated during a capture for the graph
@@ -254,7 +257,8 @@ def _call_by_sums(
 def with_one_array(
     program: Program, arrays: Mapping[str, View], recording: task_launches.NotRecorded = task_launches.NOT_RECORDED
 ) -> Program:
-    """The program of arrays of which one may have two names, as operands A and B."""
+    """The program rewritten to read one array if its operands A and B are the same array (or its transpose) under two
+    names; else ``program`` itself."""
     roles = roles_of(program)
     a, b = (roles.use(role) for role in "AB")
     if a.name == b.name:
@@ -273,7 +277,7 @@ def with_one_array(
 def without_elements(
     program: Program, origin: Any, recording: task_launches.NotRecorded, m: int, n: int
 ) -> dict[str, View]:
-    """Operands A and B of a call that has no k."""
+    """Operands A (m×0) and B (0×n) of a program, without elements."""
     extents, empty = {"i": m, "j": n, "k": 0}, dict[str, View]()
     for x in program.inputs[:2]:
         shape = tuple(extents[axis] for axis in x.uses[0])
@@ -282,7 +286,7 @@ def without_elements(
 
 
 def with_fast_compute(options: Options, roles: Roles, extents: Mapping[str, int], first: View) -> Options:
-    """The options of a call of a program, or of its fast distance, with the ``compute`` that ``precision`` allows."""
+    """The options with the ``compute`` that ``precision`` allows for a program, or for its fast distance."""
     if options.precision != FAST or options.compute:
         return options
     fast = fast_distance(roles)
@@ -294,7 +298,8 @@ def with_fast_compute(options: Options, roles: Roles, extents: Mapping[str, int]
 def with_squares(
     fast: FastDistance, roles: Roles, arrays: Mapping[str, View], recording: task_launches.NotRecorded
 ) -> dict[str, View]:
-    """The arrays of a call by role, and the sums of squares of A and of B, which are computed now."""
+    """The arrays of a call by role, with the sums of squares of the rows of A and of the columns of B, which are
+    computed now."""
     by_role = {u.role: arrays[u.name] for u in roles.uses}
     for name, role, each in ((ROWS, "A", fast.rows), (COLUMNS, "B", fast.columns)):
         x = by_role[role]
@@ -306,14 +311,14 @@ def with_squares(
 
 
 def first_array(roles: Roles, arrays: Mapping[str, View], arguments: Mapping[str, str]) -> View:
-    """The array that says where a call computes. InputError: arrays are in different memory."""
+    """The array whose library and device the call uses. InputError: arrays are in different memory."""
     require_one_memory({arguments.get(name, name): v for name, v in arrays.items()})
     return arrays[roles.use("A").name]
 
 
 def batch_of(roles: Roles, arrays: Mapping[str, View]) -> tuple[int, ...]:
-    """The extent of the batch, which is the first axis of A, of B or of both; empty: there is none. ShapeError: their
-    extents differ, and neither is 1."""
+    """The extent of the batch, which is the first axis of A, of B or of both; empty: there is none. ShapeError: A and B
+    have different batch extents, neither of them 1."""
     counts = {name: arrays[name].shape[0] for name in roles.tiles if len(arrays[name].shape) == 3}
     several = {n for n in counts.values() if n != 1}
     if len(several) > 1:
@@ -323,7 +328,8 @@ def batch_of(roles: Roles, arrays: Mapping[str, View]) -> tuple[int, ...]:
 
 
 def batch_strides(roles: Roles, arrays: Mapping[str, View]) -> dict[str, int]:
-    """The batch strides of A and B that are not those of contiguous items."""
+    """The problem fields ``stride_a`` and ``stride_b``: 0 for an operand that all items of the batch share. Operands
+    with contiguous items need no field."""
     views = {f"stride_{role.lower()}": arrays[roles.use(role).name] for role in "AB"}
     return {field: 0 for field, v in views.items() if len(v.shape) == 2 or v.shape[0] == 1}
 
@@ -369,8 +375,8 @@ def extents_of(
 def problem_of(
     roles: Roles, arrays: Mapping[str, View], out: View | None, extents: Mapping[str, int], **named: Any
 ) -> tuple[Task, dict[str, View]]:
-    """The pair (the problem of a call on a GPU, its arrays by role). ``out``: the matrix C, None: the output is
-    another; ``named``: further fields. ShapeError: an array has strides that no kernel reads."""
+    """The pair (the problem of a call on a GPU, its arrays by role). ``out``: the matrix C; None: the output is not a
+    matrix; ``named``: further fields. ShapeError: an array has strides that no kernel reads."""
     views = {u.role: _contiguous(arrays[u.name], u) for u in roles.others}
     fields: dict[str, Any] = dict(zip(("m", "n", "k"), (extents[axis] for axis in AXES), strict=True))
     layout = ""
@@ -402,7 +408,7 @@ def problem_of(
 
 
 def is_packed(v: View) -> bool:
-    """True if the elements of an array are consecutive."""
+    """True if the elements of an array are consecutive in memory."""
     packed = [1]
     for n in reversed(v.shape[1:]):
         packed.append(packed[-1] * n)
@@ -410,12 +416,12 @@ def is_packed(v: View) -> bool:
 
 
 def _contiguous(v: View, use: Use) -> View:
-    """An array that expressions read, with consecutive elements."""
+    """The array of a use in expressions, copied if its elements are not consecutive."""
     return v if is_packed(v) else _copied(v, use.name)
 
 
 def _copied(v: View, name: str) -> View:
-    """A copy with consecutive elements. ShapeError: the library of the array makes none."""
+    """A copy of ``v`` with consecutive elements. ShapeError: the library of the array makes no copies."""
     copy = getattr(v.origin, "contiguous", None) or getattr(v.origin, "copy", None)
     if copy is None:
         raise ShapeError(f"{name} has strides {v.strides}; its elements must be consecutive")
@@ -430,7 +436,7 @@ def _compute_on_host(
     extents: Mapping[str, int],
     own: Mapping[str, Any],
 ) -> None:
-    """Copies host arrays to the device, computes there, and copies the result back. ``own``: other fields of the
+    """Copies host arrays to the device, computes there, and copies the result back. ``own``: further fields of the
     problem. InputError: keys are out of range."""
     into = as_numpy(out)
     if 0 in into.shape:

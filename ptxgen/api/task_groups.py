@@ -1,4 +1,4 @@
-"""The extents of results whose elements keys select, or that have one axis."""
+"""The extents of task results: those in groups, and those with one axis."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ptxgen.operations.task.program import AXES, Aggregate, Output, RowReduce, S
 
 
 def result_shape(output: Output, extents: Mapping[str, int], groups: tuple[int, int] | None) -> tuple[int, ...]:
-    """The shape of the first output."""
+    """The shape of the result of an output."""
     if isinstance(output, RowReduce):
         return (extents[output.axis],)
     return groups or (extents["i"], extents["j"])
@@ -24,9 +24,10 @@ def result_shape(output: Output, extents: Mapping[str, int], groups: tuple[int, 
 def extents_of(
     output: Output, arrays: Mapping[str, View], extents: Mapping[str, int], out: Any, given: Any
 ) -> tuple[int, int] | None:
-    """Rows and columns of a result whose elements keys select; None: there are no keys. ``given``: by the caller.
+    """Rows and columns of a result in groups; None: the output has no keys. ``given``: the extents that the caller
+    gives.
 
-    ShapeError, InputError: they are not two integers, or cannot be read."""
+    ShapeError, InputError: the extents are not two integers, or the keys that determine them cannot be read."""
     if not isinstance(output, Aggregate | Scatter):
         if given is not None:
             raise InputError(f"groups is {shown(given)}; it must be None where no keys select elements of the result")
@@ -48,8 +49,8 @@ def extents_of(
 
 
 def _needed(key: Node, arrays: Mapping[str, View], extents: Mapping[str, int]) -> int:
-    """The largest key, and one: it is read from the array. InputError: a key is negative, or the array cannot be
-    read."""
+    """The number of groups that a key needs, one more than its largest value, which is read from the array. InputError:
+    a key is negative, or the array cannot be read."""
     if key.value in AXES:
         return extents[key.value]
     name = array_of(key.value)

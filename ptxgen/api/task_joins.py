@@ -1,4 +1,4 @@
-"""Calls of natural joins: arrays in the order of keys, and results in their own."""
+"""Calls of natural joins: arrays are permuted to the order of keys, and results back to the order of the indices."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from ptxgen.operations.task.program import Program
 from ptxgen.operations.task.roles import Roles
 from ptxgen.problem.dtypes import Dtype, dtype
 
-#: computes a program on arrays: ``task_call.call`` without numbers, into a given array
+#: a function that computes a program on arrays into a given array: ``task_call.call`` without numbers
 Compute = Callable[[Program, dict[str, View], Any, tuple[int, int] | None], None]
-#: an array of the library of the operands
+#: a function that allocates an array of the library of the operands
 Empty = Callable[[tuple[int, ...], Dtype], Any]
 
 
 class Order:
-    """The order of keys of the rows and columns of a call. ``arrays``: those of the program of permuted arrays, by
+    """The order of keys of the rows and columns of a call. ``arrays``: the inputs of the program on permuted arrays, by
     name."""
 
     arrays: dict[str, View]
 
     def restored(self, results: Any, axis: str, out: Any) -> None:
-        """Stores results of an axis, in the order of keys, in ``out`` in that of the indices."""
+        """Stores results along an axis, which are in the order of keys, in ``out`` in the order of the indices."""
         raise NotImplementedError
 
 
 class HostOrder(Order):
-    """The order of arrays of the host: NumPy sorts and permutes."""
+    """The order of keys of host arrays: NumPy sorts and permutes."""
 
     def __init__(self, join: Join, roles: Roles, arrays: Mapping[str, View]) -> None:
         self._order = {
@@ -57,7 +57,8 @@ class HostOrder(Order):
 
 
 class DeviceOrder(Order):
-    """The order of arrays of a GPU: kernels of tasks count positions and permute. ``part``: ``NotRecorded.part``."""
+    """The order of keys of arrays on a GPU: kernels of tasks count positions and permute. ``part``:
+    ``NotRecorded.part``."""
 
     def __init__(
         self,
@@ -91,7 +92,7 @@ class DeviceOrder(Order):
         return tensor(self._part(made.reshape(-1), made), axis)
 
     def _permuted(self, x: View, axes: tuple[str, ...]) -> View:
-        """An array in the order of keys. ``axes``: i, j or k, of the array."""
+        """A copy of an array in the order of keys. ``axes``: the task axis, i, j or k, of each axis of the array."""
         shape = x.shape if len(axes) > 1 else (*x.shape, 1)
         made = self._empty(shape, x.dtype)
         names = zip(axes, (joins.POSITION, joins.OTHER), strict=False)

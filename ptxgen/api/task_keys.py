@@ -1,4 +1,4 @@
-"""Calls of tasks whose keys are any integers: the keys are numbered first, and results have the distinct keys."""
+"""Calls of tasks with any integers as keys: keys are numbered first, and results come with their distinct keys."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from ptxgen.operations.task.assembling import array_of, roots
 from ptxgen.operations.task.joined_keys import exact_source
 from ptxgen.operations.task.program import AXES, Aggregate, Distinct, Program
 
-#: values of ``keys``: 0, 1, … up to the number of groups, or any integers
+#: values of ``keys``: keys from 0 to the number of groups - 1, or any integers
 DENSE, ANY = "dense", "any"
-WIDE = ("int64", "uint64")  #: dtypes of keys that programs do not have
+WIDE = ("int64", "uint64")  #: dtypes of keys that programs cannot read
 _COMPARED = ("==", "!=", "<", "<=")
 
 
 class Groups(NamedTuple):
-    """A result in groups of any keys. ``values``: its rows are those of ``rows``, the distinct keys of rows, which
-    ascend, its columns those of ``columns``; None: the key is an index."""
+    """A result in groups with any integers as keys. ``values``: the result; ``rows``, ``columns``: the distinct keys of
+    its rows and of its columns, in ascending order; None: rows (columns) have no key, but an index."""
 
     values: Any
     rows: Any
@@ -34,8 +34,9 @@ class Groups(NamedTuple):
 def call(
     run: Callable[..., Any], program: Program, given: Mapping[str, Any], out: Any, groups: Any, options: dict[str, Any]
 ) -> Any:
-    """The results of a program of numbered keys. ``run``: computes it on arguments by name; ``given``: those of the
-    call; ``out``, ``groups``, ``options``: of the call. InputError, DtypeError: an argument breaks a rule."""
+    """The results of a program, computed on numbered keys. ``run``: the function that computes the program on arguments
+    by name; ``given``: the arguments of the call; ``out``, ``groups``, ``options``: those of the call. InputError,
+    DtypeError: an argument breaks a rule."""
     for name, x in (("out", out), ("groups", groups)):
         if x is not None:
             raise InputError(f"{name} is given; with keys 'any' it must be None, because the keys give the groups")
@@ -57,12 +58,13 @@ def call(
 
 
 def _array(key: Node) -> str:
-    """The array of a key; empty: the key is an index."""
+    """The name of the array of a key; empty: the key is an index."""
     return "" if key.value in AXES else array_of(str(key.value))
 
 
 def _compared(program: Program, names: Mapping[str, None]) -> list[list[str]]:
-    """The arrays of keys, those together that ``when`` compares. InputError: a key is read in another way."""
+    """The names of key arrays in sets: arrays that ``when`` compares are in one set, so that they are numbered
+    together. InputError: a key is read as a number elsewhere."""
     together = {name: {name} for name in names}
 
     def without(x: Node) -> Node:
@@ -89,7 +91,7 @@ def _compared(program: Program, names: Mapping[str, None]) -> list[list[str]]:
 
 
 def _extent(key: Node, program: Program, keys: Mapping[str, Any], given: Mapping[str, Any]) -> int:
-    """The rows, or columns, of a result with this key."""
+    """The number of rows, or columns, of a result with this key."""
     if name := _array(key):
         return int(keys[name].shape[0])
     for x in program.inputs:
@@ -100,7 +102,7 @@ def _extent(key: Node, program: Program, keys: Mapping[str, Any], given: Mapping
 
 
 def _with_keys(output: Aggregate | Distinct, results: Any, keys: Mapping[str, Any]) -> Any:
-    """A result with the keys of its rows and columns; of a batch, of each item."""
+    """A result with the distinct keys of its rows and columns; for a batch, a tuple with one such result per item."""
     of_rows, of_columns = (keys.get(_array(key)) for key in (output.row, output.column))
     if isinstance(output, Aggregate):
         return Groups(results, of_rows, of_columns)
@@ -110,7 +112,8 @@ def _with_keys(output: Aggregate | Distinct, results: Any, keys: Mapping[str, An
 
 
 def _taken(keys: Any, numbers: Any) -> Any:
-    """The keys with these numbers; ``keys`` None: the numbers are indices."""
+    """The keys at these positions among the distinct ``keys``; if ``keys`` is None, the positions are indices, and are
+    returned."""
     if keys is None:
         return numbers
     return keys.index_select(0, numbers) if is_torch(keys) else keys.take(numbers)

@@ -1,8 +1,8 @@
 """Cached launches of tasks: calls that differ from an earlier one in the contents of tensors and in numbers only.
 
-A first call is recorded: the arrays that it allocates, and its launches, whose addresses are those of arguments, of
-allocated arrays, or of parts of them. Later calls allocate the same, and launch. Calls that read keys on the host, or
-copy an array, are not cached.
+The first call is recorded: the arrays that it allocates, and its launches with the places of their addresses, which are
+in arguments or in allocated arrays. Later calls allocate arrays of the same shapes, and launch. Calls that read keys on
+the host, or copy an array, are not cached.
 """
 
 from __future__ import annotations
@@ -19,25 +19,26 @@ from ptxgen.api.arrays import View, records_gradient, tensor
 from ptxgen.problem.dtypes import Dtype
 from ptxgen.runtime.runner import Runner
 
-#: types of arguments that are numbers, or absent
+#: types of arguments that are no tensors: numbers, and None
 _NUMBERS = frozenset((float, int, bool, type(None), *(x for x in np.sctypeDict.values() if issubclass(x, np.number))))
 
-#: The arguments of a call on PyTorch tensors: the key in the launch cache; the first tensor; the addresses of tensors
-#: that the call reads, then of those that it writes; the number of the latter; the numbers, in the arguments' order.
+#: The arguments of a call on PyTorch tensors: the key in the launch cache; the first tensor; the addresses of the
+#: tensors that the call reads, then of those that it writes; how many it writes; the numbers, in the order of the
+#: arguments.
 Arguments = tuple[tuple[Any, ...], Any, list[int], int, list[Any]]
 
 
 class Place(NamedTuple):
-    """An address of a call. ``array``: its index among the tensors of ``Arguments`` and those that the call allocates;
-    ``offset``: in bytes."""
+    """The place of an address that a launch takes. ``array``: the index of its array, among the tensors of
+    ``Arguments`` and then the arrays that the call allocates; ``offset``: in bytes from the start of the array."""
 
     array: int
     offset: int = 0
 
 
 class Launch(NamedTuple):
-    """One launch. ``places``: of its addresses; ``numbers``: role -> where its value is among those of the call, or a
-    constant."""
+    """One recorded launch. ``places``: the places of its addresses; ``numbers``: role -> the name of the argument that
+    gives the value, or a constant."""
 
     launch: Callable[..., None]
     runner: Runner
@@ -45,18 +46,19 @@ class Launch(NamedTuple):
     numbers: Mapping[str, Any]
 
     def with_values(self, values: Mapping[str, Any]) -> Launch:
-        """The same launch with other numbers, by the names of arguments."""
+        """The same launch with new numbers. ``values``: argument name -> value."""
         given = {role: values[x] if isinstance(x, str) else x for role, x in self.numbers.items()}
         return self._replace(launch=launch_function.make_launch(self.runner, scalars=given))
 
 
 class Recorded(NamedTuple):
-    """What a later call does. ``launches``: in their order; ``only``: gives the addresses of the only launch, None:
-    there are several, or parts of arrays; ``made``: shape and dtype of the arrays that it allocates, None: it has no
-    elements; ``results``: indices of arrays, as in ``Place``; ``form``: what returns them, None: there is one;
-    ``inputs``: the number of tensors that it reads; ``scalars``: name -> the index of its numbers, None: it is around
-    the function; ``texts``: these numbers; ``sizes``: the bytes of the tensors; ``others``: the runners besides the
-    first."""
+    """What a later call repeats. ``launches``: in their order; ``only``: a function that picks the addresses of the
+    only launch; None: there are several launches, or parts of arrays; ``made``: shape and dtype of each array that the
+    call allocates; None: that array has no elements; ``results``: indices of the arrays of results, as in ``Place``;
+    ``form``: the function that makes the result of them; None: the result is one array; ``inputs``: the number of
+    tensors that the call reads; ``scalars``: name -> the index of a number among the arguments; None: the function
+    reads it from outside; ``texts``: the names of the latter; ``sizes``: the bytes of the tensors; ``others``: the
+    runners besides the first."""
 
     launches: tuple[Launch, ...]
     only: Callable[[Sequence[int]], tuple[int, ...]] | None
@@ -72,8 +74,8 @@ class Recorded(NamedTuple):
 
 def arguments_of(task: Any, given: Iterable[Any], names: Any, out: Any, options: Any = None) -> Arguments | None:
     """The arguments of a call. ``given``: tensors and numbers; ``task``, ``names`` of arguments, ``options``: what else
-    determines the launches; ``out``: a tensor, a dictionary of these, or None. None: an array is no PyTorch tensor, or
-    one that needs checks that the key does not cover."""
+    determines the launches; ``out``: a tensor, a dictionary of tensors, or None. Returns None if an array is no PyTorch
+    tensor, or is one that needs checks not covered by the key."""
     key: list[Any] = [task, names, options]
     at: list[int] = []  # list[int]() would take a tenth of the call
     numbers: list[Any] = []
@@ -109,9 +111,9 @@ def arguments_of(task: Any, given: Iterable[Any], names: Any, out: Any, options:
 
 
 def launched(arguments: Arguments, ready: Any, out: Any, around: Callable[[], Mapping[str, Any]] = dict) -> Any:
-    """The result of a call that has the entry ``ready`` of the launch cache. ``around``: returns the numbers around its
-    function. None: an array of ``out`` shares memory with another, a number does not fit its type, or lists are too
-    short: the call must do all again."""
+    """The result of a call, by the launches of ``ready``, its entry of the launch cache. ``around``: returns the
+    numbers that the task's function reads from outside. None: an array of ``out`` shares memory with another, a number
+    does not fit its type, or lists are too short; the call must then be made as a new one."""
     key, first, at, outs, numbers = arguments
     launch, call, runner = ready
     if call.scalars:
@@ -146,7 +148,8 @@ def launched(arguments: Arguments, ready: Any, out: Any, around: Callable[[], Ma
 
 
 def _overlaps(at: Sequence[int], sizes: Sequence[int], inputs: int) -> bool:
-    """True if an array that a call writes, which come after the ``inputs``, shares memory with another."""
+    """True if an array that a call writes shares memory with another array. The arrays that it writes follow the
+    ``inputs`` arrays that it reads."""
     for n in range(inputs, len(at)):
         start, end = at[n], at[n] + sizes[n]
         for m in range(n):
@@ -156,44 +159,46 @@ def _overlaps(at: Sequence[int], sizes: Sequence[int], inputs: int) -> bool:
 
 
 class NotRecorded:
-    """The recording of a call whose launches are not cached."""
+    """The recording of a call whose launches are not cached: it records nothing."""
 
     def empty_array(self, origin: Any, shape: tuple[int, ...], element: Dtype) -> Any:
-        """``new_arrays.empty_array``."""
+        """A new array, as ``new_arrays.empty_array`` makes it; the allocation is recorded."""
         return new_arrays.empty_array(origin, shape, element)
 
     def part(self, x: Any, of: Any) -> Any:
-        """``x``, which is in the memory of the array ``of``."""
+        """Returns ``x``; records that it is a part of the array ``of``."""
         return x
 
     def same(self, x: Any, y: Any) -> None:
-        """The launches depend on ``x`` and ``y`` having one address."""
+        """Records that the launches are valid only if ``x`` and ``y`` have one address."""
 
     def launched(self, launch: Any, runner: Runner, views: Sequence[View], numbers: Mapping[str, Any]) -> None:
-        """Adds a launch. ``views``: of the arrays of its problem; ``numbers``: as of ``Launch``."""
+        """Records a launch. ``views``: those of the arrays of its problem; ``numbers``: as in ``Launch``."""
 
     def returns(self, arrays: Sequence[Any], form: Callable[..., Any]) -> None:
-        """The call returns what ``form`` makes of arrays; None: later calls do all again."""
+        """Records that the call returns ``form(*arrays)``. If ``form`` gives None, a later call must be made as a new
+        one."""
 
     def refuse(self) -> None:
-        """The call does what later calls must do again."""
+        """Records that the launches of the call cannot be repeated."""
 
     def store(
         self, result: Any, form: Callable[..., Any] | None, scalars: Mapping[str, tuple[int | None, Any]]
     ) -> None:
-        """Caches the launches of the call, unless it refused. ``result``: what it returned: an array, or arrays if
-        ``form`` makes the result of them; ``scalars``: name -> (index, as in ``Recorded``, and value) of its
-        numbers."""
+        """Caches the launches of the call, unless ``refuse`` was called. ``result``: the array that the call returned,
+        or the arrays from which ``form`` makes the result; ``scalars``: name of a number -> (index as in ``Recorded``,
+        value)."""
 
 
 NOT_RECORDED = NotRecorded()
 
 
 class Recording(NotRecorded):
-    """Records a call with these arguments."""
+    """The recording of a call whose launches are cached."""
 
     def __init__(self, key: Any, inputs: Sequence[Any], outs: Sequence[Any]) -> None:
-        """``inputs``, ``outs``: the tensors that the call reads, and writes."""
+        """``key``: that of the launch cache; ``inputs``: the tensors that the call reads; ``outs``: those that it
+        writes."""
         self._key, self._tensors, self._inputs = key, [*inputs, *outs], len(inputs)
         self._launches, self._refused = list[Launch](), False
         self._returned: tuple[Sequence[Any], Callable[..., Any]] | None = None
@@ -270,8 +275,8 @@ class Recording(NotRecorded):
 
 
 def recording(arguments: Arguments | None, given: Iterable[Any], out: Any) -> NotRecorded:
-    """The recording of a call; one that records nothing if it has no ``arguments``. ``given``, ``out``: as
-    ``arguments_of`` takes them."""
+    """The recording of a call; one that records nothing if ``arguments`` is None. ``given``, ``out``: as in
+    ``arguments_of``."""
     if arguments is None:
         return NOT_RECORDED
     outs = [] if out is None else [*out.values()] if type(out) is dict else [out]
@@ -279,6 +284,7 @@ def recording(arguments: Arguments | None, given: Iterable[Any], out: Any) -> No
 
 
 def _size(x: Any) -> int:
-    """The bytes from the first element of a tensor to the end of the last one: strides of PyTorch are not negative."""
+    """The bytes from the first element of a tensor to the end of the last one; strides of PyTorch are never
+    negative."""
     v = tensor(new_arrays.as_bytes(x) if new_arrays.is_truth(x) else x, "an array")
     return v.span[1] - v.address

@@ -1,4 +1,4 @@
-"""Calls of tasks by their outputs: one or several, of matrices or of batches."""
+"""Calls of tasks with one or several outputs, on matrices or on batches."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from ptxgen.problem.dtypes import dtype
 
 @dataclass(frozen=True)
 class Options:
-    """What a call asks for. ``call``: of results that are arrays; ``groups``: as of ``task_call.Options``, or these by
-    output; ``lists``: of lists."""
+    """The options of a call. ``call``: those of results that are arrays; ``groups``: as in ``task_call.Options``, or a
+    mapping by output; ``lists``: those of lists."""
 
     call: task_call.Options
     groups: Any
@@ -34,8 +34,8 @@ class Options:
 def results(
     program: Program, arrays: Mapping[str, View], scalars: Mapping[str, Any], out: Any, options: Options
 ) -> Any:
-    """The result of a program, or a named tuple of those of its outputs. ``out``: the array of the result, or arrays by
-    output.
+    """The result of a program with one output, or a named tuple with the result of each output. ``out``: the array of
+    the result, or arrays by output.
 
     ShapeError, DtypeError, InputError: an argument breaks a rule."""
     lists = [x.name for x in program.outputs if isinstance(x, Select)]
@@ -63,7 +63,8 @@ def results(
 def _one(
     program: Program, output: Output, arrays: Mapping[str, View], scalars: Mapping[str, Any], out: Any, options: Options
 ) -> Any:
-    """The result of a program with one output. ``arrays``: may have others, too."""
+    """The result of a program with one output. ``arrays``: the inputs by name; arrays that the program does not read
+    may be among them."""
     arrays = {x.name: arrays[x.name] for x in program.inputs if x.uses}
     how = replace(options.call, groups=options.groups)
     batch = () if isinstance(output, Store) else task_call.batch_of(roles_of(program), arrays)
@@ -92,7 +93,7 @@ def _one(
 def _item(
     program: Program, arrays: Mapping[str, View], n: int, recording: task_launches.NotRecorded
 ) -> dict[str, View]:
-    """The arrays of one item of a batch."""
+    """The arrays of item ``n`` of a batch."""
     item = dict(arrays)
     for name in roles_of(program).tiles:
         v = arrays[name]
@@ -110,7 +111,8 @@ def _reduced_items(
     options: Options,
     count: int,
 ) -> Any:
-    """Reduced results of each item of a batch, along the first axis of an array."""
+    """The results of all items of a batch whose output reduces rows or columns; the first axis of the array is the
+    batch."""
     roles, how, first = roles_of(program), options.call, next(iter(arrays.values()))
     extents = roles.extents(task_call.extents_of(program, arrays, {}, roles.tiles))
     shape = None if out is None else tensor(out, "out").shape
@@ -140,7 +142,7 @@ def _reduced_items(
 
 
 def _has_views(x: Any) -> bool:
-    """True if an element of an array is a view of its memory."""
+    """True if indexing the array along its first axis gives a view of its memory, as in NumPy, PyTorch and CuPy."""
     return isinstance(x, np.ndarray) or hasattr(x, "new_empty") or is_cupy(x)
 
 
@@ -153,7 +155,7 @@ def _library(v: View) -> str:
 
 @lru_cache(maxsize=256)
 def results_type(names: tuple[str, ...]) -> Any:
-    """The named tuple of the results of several outputs."""
+    """The named tuple type for the results of several outputs."""
     return namedtuple("Results", names, rename=True)
 
 
@@ -200,7 +202,7 @@ def _extents(program: Program, arrays: Mapping[str, View]) -> dict[str, int]:
 
 
 def _by_output(argument: str, given: Any, names: Iterable[str], rule: str) -> dict[str, Any]:
-    """What an argument has for each output. InputError: it is no mapping, or has another name."""
+    """The values of an argument by output. InputError: the argument is no mapping, or names an unknown output."""
     if given is None:
         return {}
     known = list(names)
@@ -217,7 +219,8 @@ def _by_output(argument: str, given: Any, names: Iterable[str], rule: str) -> di
 
 
 def _check_arrays(program: Program, arrays: Mapping[str, View], given: Mapping[str, Any]) -> None:
-    """ShapeError: inputs disagree. InputError: lists are given, or results share memory with an input or another."""
+    """ShapeError: extents of inputs disagree. InputError: ``out`` has an array for an output of lists, or a result
+    shares memory with an input or another result."""
     _extents(program, arrays)
     lists = {x.name for x in program.outputs if isinstance(x, Select)}
     tops = {x.name for x in program.outputs if isinstance(x, Top | Distinct)}
@@ -243,9 +246,9 @@ def _reduction(
     compute: Any,
     made: dict[str, Any],
 ) -> dict[str, View] | None:
-    """The arrays that ``several.reading`` reads: operands without elements, and the matrix of the reduction. The matrix
-    is computed here; if it is an output of the program, it is put in ``made``, too. None: each output computes the
-    reduction."""
+    """The arrays that ``several.reading`` reads: operands without elements, and the matrix of the reduction, which is
+    computed here. If the matrix is an output of the program, it is also put in ``made``. None: each output computes the
+    reduction itself."""
     extents, stored = _extents(program, arrays), several.stored_output(program)
     m, n, k = (extents[axis] for axis in AXES)
     roles = roles_of(program)

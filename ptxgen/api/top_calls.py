@@ -1,4 +1,5 @@
-"""Calls of the n greatest or least values: lists of pairs among which they are, and kernels that order these."""
+"""Calls for the n greatest or least values: they list pairs that contain the best ones, then order these and keep the
+first n. A bound from a sample of pairs keeps the lists short."""
 
 from __future__ import annotations
 
@@ -64,23 +65,24 @@ from ptxgen.problem.dtypes import DTYPES, Dtype, dtype
 from ptxgen.runtime.device_tables import allocate_parts
 from ptxgen.runtime.driver import Driver, Kernel
 
-#: pairs that are listed without a bound, at most, if there are more for each result
+#: up to so many pairs are listed without a bound, even if there are many for each result
 DIRECT = 1 << 18
-#: records that are ordered together, about; lists have room for twice as many
+#: about the number of records that are ordered together; lists have room for twice as many
 RECORDS = 1 << 25
-#: elements that lists have room for, of two that are expected; the bounds of many rows together vary less
+#: lists have room for so many elements per two expected ones: ROOM_OF_ROWS for at least MANY_ROWS rows together, whose
+#: bounds vary less, else ROOM
 ROOM, ROOM_OF_ROWS, MANY_ROWS = 6, 3, 64
 LEAST_ROOM = 1 << 12
-LEAST_SAMPLE = 16  #: rows and columns of a sample, if there are so many
-ATTEMPTS = 8  #: lists of all pairs, each with a better bound
-#: bounds are so much worse than the value of a sample, whose sums another kernel may round otherwise
+LEAST_SAMPLE = 16  #: rows and columns that a sample has at least, if there are so many
+ATTEMPTS = 8  #: attempts to list all pairs, each with a better bound
+#: relative amount by which a bound is loosened, because the kernel of the sample may round sums in another way
 SLACK = {"f64": 2.0**-40, "f32": 2.0**-15, "f16": 2.0**-9, "bf16": 2.0**-6}
 
 
 class Best(NamedTuple):
-    """The best values of a task, the best first. ``values``: n of them, or n of each row or column; ``i``, ``j``: the
-    indices of their pairs, of 32 bits; None: that of the row or column. Rows that have fewer pairs end with the
-    identity and the index −1."""
+    """The best values of a task, the best first. ``values``: n values, or n of each row or column; ``i``, ``j``: the
+    int32 indices of their pairs; None for the axis of the rows or columns that have results of their own. Rows with
+    fewer pairs than n end with the identity and the index −1."""
 
     values: Any
     i: Any
@@ -88,7 +90,7 @@ class Best(NamedTuple):
 
 
 def best(program: Program, arrays: Mapping[str, View], scalars: Mapping[str, float], own: task_call.Options) -> Best:
-    """The greatest or least values of a program: arguments as of ``task_call.call``.
+    """The greatest or least values of a program. The arguments are those of ``task_call.call``.
 
     ShapeError, DtypeError, InputError: an argument breaks a rule."""
     own.recording.refuse()  # the launches depend on counts
@@ -116,7 +118,7 @@ def best(program: Program, arrays: Mapping[str, View], scalars: Mapping[str, flo
 
 
 def _count(output: Top, scalars: Mapping[str, float]) -> int:
-    """The number of values. InputError: it is no integer, or out of range."""
+    """The number n of values. InputError: the argument that gives it is no integer, or is out of range."""
     x = output.count
     if x.op == "constant":
         return int(x.value)
@@ -129,14 +131,15 @@ def _count(output: Top, scalars: Mapping[str, float]) -> int:
 
 @lru_cache(maxsize=64)
 def _kernel(plan: TopRecords, on: Driver) -> Kernel:
-    """The loaded kernels of records, which stay loaded for later calls."""
+    """The loaded kernels that order records; they stay loaded for later calls."""
     return driver_state.state_of(on).kernel(render_records(plan))
 
 
 @dataclass(frozen=True)
 class _Device:
-    """Where a call computes. ``origin``: an array of the library that allocates, None: arrays are in host memory, and
-    the driver allocates; ``captured``: True if the stream is being captured into a CUDA graph."""
+    """The device and the stream on which a call computes. ``origin``: an array of the library that allocates; None:
+    arrays are in host memory, and the driver allocates; ``captured``: True if the stream is being captured into a CUDA
+    graph."""
 
     driver: Driver
     stream: int
@@ -155,7 +158,7 @@ class _Device:
 
     @contextmanager
     def ordered(self, arrays: Mapping[str, View]) -> Iterator[None]:
-        """``streams.ordered``."""
+        """``streams.ordered`` for these arrays."""
         if self.origin is None:
             yield
         else:
@@ -163,14 +166,14 @@ class _Device:
                 yield
 
     def allocate(self, sizes: Mapping[str, int]) -> dict[str, _Memory]:
-        """Arrays of these sizes in bytes."""
+        """Allocates device memory. ``sizes``: name -> bytes."""
         if self.origin is None:
             return {name: _Memory(x, x.address) for name, x in allocate_parts(self.driver, sizes).items()}
         made = {name: new_arrays.empty_array(self.origin, (max(n, 1),), DTYPES["u8"]) for name, n in sizes.items()}
         return {name: _Memory(x, tensor(x, name).address) for name, x in made.items()}
 
     def read(self, address: int, count: int, dtype: Any) -> Any:
-        """Numbers in device memory, once the stream has computed them."""
+        """``count`` numbers in device memory, read once the stream has computed them."""
         self.wait()
         self.held.clear()
         array = np.empty(count, dtype)
@@ -179,20 +182,20 @@ class _Device:
         return array
 
     def wait(self) -> None:
-        """Waits for the launches."""
+        """Waits for the launches on the stream."""
         if self.origin is None:
             self.driver.synchronize()
         else:
             self.driver.wait(self.stream)
 
     def clear(self, x: _Memory) -> None:
-        """Sets a number of 64 bits to zero."""
+        """Sets a 64-bit number to zero."""
         self.wait()
         self.driver.fill(x.address, 8)
 
 
 class _Memory(NamedTuple):
-    """Device memory. ``holder``: keeps it allocated."""
+    """Device memory at ``address``. ``holder``: keeps it allocated."""
 
     holder: Any
     address: int
@@ -200,8 +203,9 @@ class _Memory(NamedTuple):
 
 @dataclass(frozen=True)
 class _Bound:
-    """The n-th best of some pairs, or of those of each row. ``form``: that of ``top_lists.listing``; ``numbers``: its
-    scalars; ``rows``: the arrays of those of rows."""
+    """A bound: the n-th best value of some pairs, or one such value for each row. ``form``: how values are compared
+    with the bound, a form of ``top_lists.listing``; ``numbers``: the bound of all pairs, as scalars; ``rows``: the
+    bounds of rows, as arrays."""
 
     form: str
     numbers: Mapping[str, float] = field(default_factory=dict)
@@ -209,7 +213,8 @@ class _Bound:
 
     @classmethod
     def of(cls, value_type: str, greatest: bool, exact: bool, value: float, i: int = 0, j: int = 0) -> _Bound:
-        """The bound of a value. ``exact``: it tells equal values apart, by the indices."""
+        """The bound from a value. ``exact``: the bound also compares indices, which tell equal values apart; else it is
+        loosened by ``SLACK``."""
         if value != value:
             return cls(NAN, {BOUND_I: i, BOUND_J: j})
         if exact:
@@ -220,7 +225,8 @@ class _Bound:
 
 @dataclass(frozen=True)
 class _Lists:
-    """Lists of a program. ``count``: of pairs, which may exceed ``capacity``; None: it was not read."""
+    """Lists of the pairs of a program. ``count``: the number of pairs, which may exceed ``capacity``; None: it was not
+    read."""
 
     arrays: Mapping[str, _Memory]
     capacity: int
@@ -233,7 +239,7 @@ class _Lists:
 
 @dataclass(frozen=True)
 class _Call:
-    """One call. ``n``: values, or values of each row."""
+    """One call. ``n``: the number of values, or of values of each row."""
 
     program: Program
     output: Top
@@ -246,12 +252,12 @@ class _Call:
 
     @property
     def element(self) -> Dtype:
-        """The type of values."""
+        """The element type of the values."""
         return dtype(self.output.value.type)
 
     @property
     def rows(self) -> int:
-        """Rows, or columns, of which each has results."""
+        """The number of rows, or of columns, that have results of their own; 1 if the results are of all pairs."""
         return self.extents[self.output.axis] if self.output.axis else 1
 
     @property
@@ -260,17 +266,17 @@ class _Call:
 
     @property
     def most(self) -> int:
-        """Pairs of a row, at most."""
+        """The largest number of pairs of a row."""
         return self.pairs // max(self.rows, 1)
 
     @property
     def width(self) -> int:
-        """Results of a row, at most."""
+        """The largest number of results of a row."""
         return self.n if self.output.axis else min(self.n, self.pairs)
 
     @property
     def indices(self) -> tuple[str, ...]:
-        """The arrays of indices that are results."""
+        """The names of the index arrays among the results."""
         return {"": (BEST_I, BEST_J), "i": (BEST_J,), "j": (BEST_I,)}[self.output.axis]
 
     @property
@@ -283,8 +289,8 @@ class _Call:
     # ---- results
 
     def results(self) -> tuple[dict[str, Any], int]:
-        """The pair (arrays of results by name, results of a row). InputError: the stream is being captured, and the
-        host reads counts."""
+        """The pair (arrays of results by name, number of results of a row). InputError: the stream is being captured,
+        and the host must read counts."""
         axis, width = self.output.axis, self.width
         if self.device.captured and not (self.pairs <= DIRECT and stores_values(self.program)):
             raise InputError(
@@ -316,17 +322,17 @@ class _Call:
         return self.element if name == BEST else DTYPES["s32"]
 
     def _empty(self, name: str, shape: tuple[int, ...]) -> Any:
-        """A new array of results."""
+        """A new array for results."""
         return new_arrays.empty_array(self._origin, shape, self._element_of(name))
 
     @property
     def _origin(self) -> Any:
         return next(iter(self.arrays.values())).origin
 
-    # ---- of all pairs
+    # ---- best values of all pairs
 
     def _pairs(self, memory: Mapping[str, _Memory]) -> int:
-        """Writes the results of all pairs; returns their number."""
+        """Writes the best values of all pairs to ``memory``; returns how many there are."""
         n, exact, room = self.width, self.element.integer, self.pairs
         bound: _Bound | None = None
         if self.pairs > max(DIRECT, 4 * n):
@@ -356,7 +362,7 @@ class _Call:
         )
 
     def _sample(self) -> dict[str, Part]:
-        """Parts of both axes, whose pairs give a bound."""
+        """The rows and the columns of a sample, whose pairs give a bound."""
         m, n = (self.extents[axis] for axis in "ij")
         ratio = max(1, self.pairs // self._sampled(self.pairs))
         rows = min(math.isqrt(ratio), max(1, m // LEAST_SAMPLE))
@@ -364,8 +370,8 @@ class _Call:
         return {"i": Part.every(rows, m), "j": Part.every(columns, n)}
 
     def _sampled(self, pairs: int) -> int:
-        """The number of pairs of a sample of so many pairs: that of the pairs which its bound is expected to leave, or
-        more, if each of these has a product of its own."""
+        """The size of a sample of ``pairs`` pairs: equal to the number of pairs that its bound is expected to leave. If
+        tensor cores filter candidates, it is larger, because each pair that is left costs a product of its own."""
         more = 8 + self.extents["k"] // 2048 if self._may_filter else 1
         return more * math.isqrt(pairs * self.width)
 
@@ -373,7 +379,7 @@ class _Call:
         return _Bound.of(self.element.name, self.output.greatest, exact, value, i, j)
 
     def _bound_of(self, lists: _Lists, exact: bool) -> _Bound | None:
-        """The bound of listed pairs; None: they are too few."""
+        """The bound from the listed pairs; None: there are fewer pairs than results."""
         memory = self.device.allocate({TOTAL: 32})[TOTAL]
         places = {BEST: 0, BEST_I: 8, BEST_J: 12, COUNTS: 16}
         at = {name: _Memory(memory, memory.address + offset) for name, offset in places.items()}
@@ -383,16 +389,16 @@ class _Call:
         return None if count < self.width else self._bound(exact, self._decoded(words), i, j)
 
     def _decoded(self, words: Any) -> float:
-        """The value in the first words."""
+        """The value that the first of these 32-bit words contain."""
         if self.element.name == "bf16":
             return float((words[:1] << 16).view(np.float32)[0])
         value = words.view(self.element.numpy)[0]
         return int(value) if self.element.integer else float(value)
 
-    # ---- of rows or columns
+    # ---- best values of each row or column
 
     def _rows(self, memory: Mapping[str, _Memory]) -> None:
-        """Writes the results of rows, of some after the other."""
+        """Writes the best values of each row to ``memory``, for one range of rows after the other."""
         n, most, step = self.n, self.most, 1
         if self.pairs > DIRECT and self._has_parts:
             step = max(1, most // self._sampled(most))
@@ -402,8 +408,8 @@ class _Call:
             self._some_rows(first, min(first + count, self.rows), step, memory)
 
     def _some_rows(self, first: int, end: int, step: int, memory: Mapping[str, _Memory]) -> None:
-        """Writes the results of the rows from ``first`` to ``end``. ``step``: between the pairs of a sample, 1: there
-        is none."""
+        """Writes the best values of the rows from ``first`` to ``end``. ``step``: the sample has one of so many pairs
+        of a row; 1: there is no sample."""
         rows, n = end - first, self.n
         own = {} if rows == self.rows else {self.output.axis: Part(first, 1, rows)}
         at = {name: _Memory(x, x.address + first * n * self._element_of(name).bytes) for name, x in memory.items()}
@@ -439,7 +445,7 @@ class _Call:
                 return
 
     def _bound_of_rows(self, own: Mapping[str, Part], rows: int, step: int, exact: bool) -> _Bound:
-        """The bounds of rows, of a sample of their pairs."""
+        """The bound of each row, from a sample of its pairs."""
         value_type, greatest = self.element.name, self.output.greatest
         part = Part.every(step, self.most)
         parts = {**own, "j" if self.output.axis == "i" else "i": part}
@@ -472,7 +478,7 @@ class _Call:
 
     @property
     def _may_filter(self) -> bool:
-        """True if tensor cores list the candidates of all pairs."""
+        """True if tensor cores may list the candidates of all pairs."""
         m, n, k = (self.extents[axis] for axis in AXES)
         roles = roles_of(listing(self.program, LOOSE))
         filtered = self.own.algebra and exact_filter.may_pay(roles, m, n, k, self.device.driver.device)
@@ -480,13 +486,14 @@ class _Call:
 
     @property
     def _has_parts(self) -> bool:
-        """True if some rows and columns of the arrays can be read without the others."""
+        """True if the program can be computed on some rows and columns of its arrays alone."""
         origins = [v.origin for v in self.arrays.values()]
         return all(isinstance(x, np.ndarray) or hasattr(x, "new_empty") or is_cupy(x) for x in origins)
 
     def _list(self, room: int, bound: _Bound | None, parts: Mapping[str, Part] | None = None) -> _Lists:
-        """Lists of the pairs that are not behind a bound. ``room``: for so many, 0: for all, and their count is not
-        read; ``parts``: of the axes. InputError: there are too many pairs."""
+        """Lists of the pairs that are at least as good as a bound. ``room``: the number of pairs that the lists have
+        room for; 0: room for all, and the count is not read; ``parts``: the rows and columns to list, default all.
+        InputError: there are too many pairs."""
         bound = bound or _Bound("")
         program, scalars = listing(self.program, bound.form, bool(parts)), {**self.scalars, **bound.numbers}
         extents, arrays = dict(self.extents), dict(self.arrays)
@@ -514,7 +521,7 @@ class _Call:
         return _Lists(lists, capacity, count)
 
     def _values(self, parts: Mapping[str, Part], pairs: int) -> _Lists:
-        """The values of all pairs of some rows and columns, as a matrix."""
+        """The values of all pairs of some rows and columns, stored as a matrix."""
         if pairs >= MOST_RECORDS:
             raise InputError(f"the task has {pairs} pairs; it must have less than {MOST_RECORDS}")
         roles = roles_of(storing(self.program))
@@ -528,7 +535,7 @@ class _Call:
         return _Lists(memory, pairs)
 
     def _parts_of(self, parts: Mapping[str, Part]) -> dict[str, View]:
-        """The parts of arrays, by the names that their uses have in the program of parts."""
+        """The parts of the arrays, by the names of the inputs of the program on parts."""
         views = {}
         for x in self.program.inputs:
             for axes in x.uses:
@@ -544,7 +551,8 @@ class _Call:
         fields: Mapping[str, Any],
         bounds: Mapping[str, _Memory],
     ) -> tuple[Task, dict[str, int]]:
-        """The pair (the problem of a program, the addresses of its inputs by role). ``bounds``: arrays of rows."""
+        """The pair (the problem of a program, the addresses of its inputs by role). ``bounds``: the arrays with bounds
+        of rows."""
         uses = {u.role: u.name for u in roles.uses}
         if self.device.origin is not None:
             elements = {VALUE: self.element, BOUND_INDEX: DTYPES["s32"]}
@@ -570,7 +578,8 @@ class _Call:
         return problem, {role: x.address for role, x in inputs_by_role.items()}
 
     def _launch(self, problem: Task, addresses: Mapping[str, int], numbers: Mapping[str, float]) -> None:
-        """Launches the kernels of lists, or those that list candidates of tensor cores first."""
+        """Launches the kernels that list pairs; first those by which tensor cores filter candidates, where they are
+        used."""
         from ptxgen.api import exact_calls  # most tasks have no lists
 
         on, stream = self.device.driver, self.device.stream
@@ -586,25 +595,26 @@ class _Call:
     # ---- records
 
     def _shape(self, lists: _Lists, rows: int = 1, first_row: int = 0) -> Lists:
-        """What the kernels of records order."""
+        """The description of lists that the kernels of records take."""
         stored, width = lists.stored, self.width
         lowest = missing(self.element.name, self.output.greatest)
         columns, most = max(self.extents["j"], 1), min(self.most, stored)
         return Lists(stored, rows, columns, most, width, 0, width, lowest, first_row=first_row)
 
     def _order(self, lists: _Lists, x: Lists, memory: Mapping[str, _Memory]) -> None:
-        """Writes the best records of lists. ``memory``: of the results, and of arrays that are read later."""
+        """Makes records of lists, orders them, and writes the best ones. ``memory``: the arrays of the results, and
+        arrays that are read later."""
         scratch = self._make(lists, x, memory)
         self._finish(x, {**scratch, **memory})
 
     def _make(self, lists: _Lists, x: Lists, memory: Mapping[str, _Memory]) -> dict[str, _Memory]:
-        """Makes the records of lists, in the arrays that it returns."""
+        """Makes the records of lists; returns the arrays that hold them."""
         scratch = self.device.allocate(self.plan.scratch(x))
         self._run(self.plan.making(x), {**lists.arrays, **scratch, **memory})
         return scratch
 
     def _finish(self, x: Lists, memory: Mapping[str, _Memory]) -> None:
-        """Orders records, and writes the best ones."""
+        """Orders records, and writes the best ones to the results."""
         joined = self.device.allocate({TO: self.plan.joined_bytes(x)})
         self._run(self.plan.ordering(x), {**memory, **joined})
 

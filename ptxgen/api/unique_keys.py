@@ -1,4 +1,4 @@
-"""``unique_keys``: the distinct keys of arrays of integers, and the number of each key among them."""
+"""``unique_keys``: the distinct keys of an array of integers, and the position of each element's key among them."""
 
 from __future__ import annotations
 
@@ -33,20 +33,21 @@ KEY_TYPES = tuple(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 3
 
 
 class UniqueKeys(NamedTuple):
-    """The distinct keys of an array. ``numbers``: of each element the place of its key among ``keys``, int32; ``keys``:
-    the distinct keys, which ascend."""
+    """The distinct keys of an array. ``numbers``: for each element the position of its key in ``keys``, int32;
+    ``keys``: the distinct keys in ascending order."""
 
     numbers: Any
     keys: Any
 
 
 def unique_keys(x: Any) -> UniqueKeys:
-    """The distinct keys of an array, and the number of each element's key, arrays of the same library as ``x``.
+    """The distinct keys of an array, and for each element the number (position) of its key among them, as arrays of the
+    library of ``x``.
 
-    ``x``: an array of NumPy, PyTorch or CuPy, of one dimension and any integers of 8 to 64 bits, with consecutive
-    elements on a GPU. The numbers are keys for groups of tasks. NumPy sorts arrays of the host; on a GPU, a hash table
-    finds the distinct keys, which the host sorts, so a call waits for the stream, and a CUDA graph cannot capture it.
-    ShapeError, DtypeError, InputError: ``x`` breaks a rule.
+    ``x``: an array of NumPy, PyTorch or CuPy, of one dimension and any integers of 8 to 64 bits; on a GPU its elements
+    must be consecutive. The numbers can be used as group keys of tasks. Host arrays are sorted by NumPy. On a GPU, a
+    hash table finds the distinct keys and the host sorts them, so the call waits for the stream, and a CUDA graph
+    cannot capture it. ShapeError, DtypeError, InputError: ``x`` breaks a rule.
     """
     with call_lock.lock:
         keys, [numbers] = numbered([x], ["x"])
@@ -54,13 +55,13 @@ def unique_keys(x: Any) -> UniqueKeys:
 
 
 def dtype_name(x: Any) -> str:
-    """The name of an array's dtype, as NumPy has it."""
+    """NumPy's name of an array's dtype."""
     return str(getattr(x, "dtype", "")).removeprefix("torch.")
 
 
 def numbered(arrays: Sequence[Any], names: Sequence[str]) -> tuple[Any, list[Any]]:
-    """The pair (the distinct keys of arrays of one dtype, the numbers of each array's keys among them). ``names``: of
-    the arguments."""
+    """The pair (the distinct keys of all arrays together, for each array the numbers of its keys). The arrays have one
+    dtype. ``names``: their argument names."""
     views = [_view(x, name) for x, name in zip(arrays, names, strict=True)]
     first = arrays[0]
     for x, name in zip(arrays[1:], names[1:], strict=True):
@@ -75,7 +76,7 @@ def numbered(arrays: Sequence[Any], names: Sequence[str]) -> tuple[Any, list[Any
 
 
 def _view(x: Any, name: str) -> View:
-    """The array as a view: of 64 bits as of twice as many elements of 32."""
+    """A View of the array; 64-bit elements are viewed as twice as many 32-bit elements."""
     key_type = dtype_name(x)
     if not key_type:
         raise InputError(f"{name} is {shown(x)}; it must be an array of NumPy, PyTorch or CuPy")
@@ -108,13 +109,13 @@ def _on_host(arrays: Sequence[Any], views: Sequence[View]) -> tuple[Any, list[An
 
 
 def _of_library(made: np.ndarray[Any, Any], x: Any) -> Any:
-    """A host array of the library of ``x``."""
+    """A host array as an array of the library of ``x``."""
     return importlib.import_module("torch").from_numpy(made) if is_torch(x) else made
 
 
 @lru_cache(maxsize=64)
 def _kernel(plan: KeyTable, on: Driver) -> Kernel:
-    """The loaded kernels of a table, which stay loaded for later calls."""
+    """The loaded kernels of a hash table of keys; they stay loaded for later calls."""
     return driver_state.state_of(on).kernel(render_records(plan))
 
 
@@ -151,12 +152,12 @@ def _on_device(arrays: Sequence[Any], views: Sequence[View]) -> tuple[Any, list[
 
 
 def _bytes(x: Any, size: int) -> Any:
-    """Device memory of the library of ``x``, aligned to 8 bytes."""
+    """Device memory, aligned to 8 bytes, allocated by the library of ``x``."""
     return new_arrays.empty_array(x, (max(size, 8),), dtype("u8"))
 
 
 def _sorted(on: Driver, addresses: dict[str, int], key_dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """The distinct keys of the table, which become a list in ascending order, too."""
+    """The distinct keys of the hash table in ascending order. The table in device memory is replaced by them."""
     counts = np.empty(2, np.uint32)
     on.download(addresses[COUNTS], counts)
     wide = np.empty(int(counts[0]), np.dtype(f"{key_dtype.kind}8"))
@@ -171,7 +172,7 @@ def _sorted(on: Driver, addresses: dict[str, int], key_dtype: np.dtype[Any]) -> 
 
 
 def _uploaded(on: Driver, keys: np.ndarray[Any, Any], x: Any) -> Any:
-    """The keys as an array of the library of ``x``, on the device."""
+    """The keys as an array on the device, of the library of ``x``."""
     if is_cupy(x):
         made = importlib.import_module("cupy").empty(keys.shape, keys.dtype)
     elif hasattr(x, "new_empty"):

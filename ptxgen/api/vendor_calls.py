@@ -1,5 +1,4 @@
-"""Launches of a vendor's library in place of a kernel, where it was measured or is predicted to be
-faster."""
+"""Launches of a vendor's library in place of ptxgen's kernel, where it is measured or predicted to be faster."""
 
 from __future__ import annotations
 
@@ -25,13 +24,14 @@ from ptxgen.tuning.choice.vendor import may_be_faster
 _log = logging.getLogger(__name__)
 _log.addHandler(logging.NullHandler())
 
-#: launches of the libraries in this process, by name and version
+#: number of launches in this process, by name and version of the library
 LAUNCHES: Counter[str] = Counter()
 
 
 @dataclass(frozen=True, eq=False)
 class FasterVendor:
-    """A kernel of a vendor's library. ``version``: name and version of the library; ``algorithm``: its text."""
+    """A kernel of a vendor's library. ``version``: name and version of the library; ``algorithm``: the text that
+    selects its algorithm."""
 
     kernel: VendorKernel
     version: str
@@ -45,7 +45,7 @@ def require_mode(vendor: str | None) -> str:
 
 @lru_cache(maxsize=launches.MAX_CALLS)
 def faster(problem: Problem, on: Driver) -> FasterVendor | None:
-    """The vendor's kernel for a problem; None: ptxgen's is as fast, or the library cannot be used any more."""
+    """The vendor's kernel for a problem; None: ptxgen's kernel is as fast, or the library cannot be used."""
     library = vendor_of(problem, on.clock)
     if library is None or library.calls is None or not may_be_faster(problem, on.device, choice.database()):
         return None
@@ -69,9 +69,9 @@ def in_place_of(
     beta: complex,
     vendor: str | None,
 ) -> Callable[..., None]:
-    """A launch function of the vendor's kernel, where calls use it; else ``launch``, that of ptxgen's kernel. Launches
-    with a caller's workspace, whose size is that of ptxgen's kernel, are ``launch``'s, and captured ones if the library
-    allocates."""
+    """The launch function of the vendor's kernel if it is faster and may be used; else ``launch``, that of ptxgen's
+    kernel. The vendor's function still calls ``launch`` for a caller's workspace, whose size is that of ptxgen's
+    kernel, and during a graph capture if the library allocates memory."""
     library = (
         faster(bound.problem, bound.driver) if alpha == 1 and beta == 0 and require_mode(vendor) == "auto" else None
     )
@@ -104,7 +104,7 @@ def in_place_of(
 
 
 def bind(bound: Runner, addresses: Mapping[str, int], alpha: complex, beta: complex, vendor: str | None) -> Any:
-    """``Runner.bind``, of the vendor's kernel where calls use it: for operands of the host."""
+    """``Runner.bind`` for operands of host calls: binds the vendor's kernel if it is faster and may be used."""
     names = bound.problem.arrays
     call = bound.bind(addresses, alpha, beta)
     launch = in_place_of(lambda *_: call(), bound, names, alpha, beta, vendor)
