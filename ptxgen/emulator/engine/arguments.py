@@ -34,11 +34,11 @@ TYPES: dict[str, Any] = {
 }
 
 
-#: types that a .npy file cannot hold; files have their values as float32
+#: types that a .npy file cannot hold; files store their values as float32
 FLOAT32_IN_FILES = ("bf16", *FP8)
 
 
-LARGEST = 1 << 40  #: bytes of a buffer
+LARGEST = 1 << 40  #: largest size in bytes of a buffer
 
 
 FILLS = ("zeros", "ones", "iota", "random")
@@ -49,7 +49,8 @@ _BUFFER = re.compile(r"(?P<type>\w+)\[(?P<extent>[^\]]*)\](?:=(?P<fill>.+))?")
 
 @dataclass(frozen=True)
 class Argument:
-    """One argument. ``value``: the array or NumPy scalar to launch with; ``save``: the file that receives the array."""
+    """One launch argument. ``value``: the array or NumPy scalar to launch with; ``save``: the file to which the array
+    is written after the launch."""
 
     text: str
     ptx_type: str
@@ -63,7 +64,8 @@ class Argument:
 
 
 def parse_argument(text: str, random: np.random.Generator) -> Argument:
-    """Parses an argument of the form TYPE:VALUE or TYPE[EXTENT]=FILL, optionally with :out=FILE; else InputError."""
+    """The argument that a text of the form TYPE:VALUE or TYPE[EXTENT]=FILL describes, optionally with :out=FILE.
+    InputError: the text has another form."""
     spec, out, save = text.partition(":out=")
     match = _BUFFER.fullmatch(spec)
     if match:

@@ -9,7 +9,8 @@ from ptxgen.errors import InputError
 
 
 def extents(directives: dict[str, tuple[int, ...]], requested: Any, entry: str) -> tuple[int, int, int]:
-    """The cluster size of a launch: the size that the kernel declares, or the requested one."""
+    """The cluster size of a launch: the size that the kernel declares, or the requested one. InputError: both are given
+    and differ, a kernel with .explicitcluster has none, or the size is out of range."""
     declared = directives.get("reqnctapercluster")
     size = (
         None

@@ -15,7 +15,7 @@ from ptxgen.errors import DeadlockFault, DivergenceFault
 Array = NDArray[Any]
 
 
-#: (warp batch, instruction, lanes, state of these lanes)
+#: the position of lanes: (warp batch, instruction, lanes, state of these lanes)
 Place = tuple["WarpBatch", "Instruction", Array, str]
 
 

@@ -41,7 +41,7 @@ Mask = NDArray[np.bool_] | None
 SLICE = 20_000
 
 
-#: rounds without progress after which polling is a deadlock: more than the slots of a hash table that a thread tries
+#: rounds without progress after which polling counts as a deadlock; a thread may try so many slots of a hash table
 POLL_ROUNDS = 64
 
 
@@ -49,11 +49,11 @@ POLL_ROUNDS = 64
 RESIDENT = 1 << 19
 
 
-#: threads of a wave, unless the options say; and blocks up to which a wave may have more threads
+#: number of threads of a wave by default; number of blocks up to which a wave may have more threads
 WAVE_THREADS, WAVE_BLOCKS = 1 << 15, 256
 
 
-#: largest number of bytes of shared memory and of registers of a wave with more threads
+#: largest numbers of bytes of shared memory and of registers for a wave with more than WAVE_THREADS threads
 WAVE_SHARED_BYTES, WAVE_REGISTER_BYTES = 1 << 24, 1 << 27
 
 
@@ -65,7 +65,7 @@ FINISHED, BLOCKED, YIELDED = range(3)
 
 
 def fault_key(error: Fault) -> tuple[Any, ...]:
-    """The properties that faults counted as one have in common; a race is the same from both of its sides."""
+    """The properties by which faults count as the same one. A race is the same from either of its two accesses."""
     if error.other is None:
         return type(error), error.line, error.instruction, error.frames
     sides = {(each.line, each.instruction, each.frames) for each in (error.place, error.other)}
@@ -73,7 +73,7 @@ def fault_key(error: Fault) -> tuple[Any, ...]:
 
 
 class Engine:
-    """One launch."""
+    """The execution of one launch."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class Engine:
         self.uses_reserved = any(
             isinstance(view, str) and view.startswith("%reserved_smem_offset") for view in program.views
         )
-        #: by position in global memory: the strong store that made the byte undefined
+        #: position in global memory -> the strong store that made this byte undefined
         self.undefined_bytes: dict[int, str] = {}
         self.params = params
         self.param_bytes = np.frombuffer(params, np.uint8)
@@ -115,7 +115,7 @@ class Engine:
         self.late = options.completion == "late"
         self.sampling = {"off": 0, "sampled": 1, "full": 2}[options.stats]
         self.shadow = Shadow(self, earlier or []) if options.races and options.global_races else None
-        #: the different faults of a launch that goes on after them
+        #: the different faults so far, if the launch goes on after faults
         self.faults: list[Fault] = []
         self.resident: list[Wave] = []
         self.spare: dict[int, list[Wave]] = {}
@@ -124,7 +124,8 @@ class Engine:
     def wave_size(self) -> int:
         """The number of blocks that are resident at once.
 
-        A step of a warp batch has a fixed cost, which more blocks share; but its registers should fit in the caches.
+        More blocks share the fixed cost of a step of a warp batch, but the registers of a batch should fit in the
+        caches.
         """
         threads = (self.threads + 31) // 32 * 32
         most_shared = WAVE_SHARED_BYTES // (self.shared_size + 1)
@@ -136,7 +137,8 @@ class Engine:
         return max(min(size, most_shared) if self.program.asynchronous else size, 1)
 
     def block_coordinates(self, first: int, count: int) -> tuple[Array, Array]:
-        """The tuple (x, y, z) of blocks in launch order, clusters together, and their ranks in the cluster."""
+        """The pair (block coordinates (x, y, z), ranks in the cluster) of ``count`` blocks in launch order, in which
+        the blocks of a cluster follow each other."""
         cx, cy, cz = self.cluster
         gx, gy, _ = self.grid
         n = np.arange(first, first + count, dtype=np.int64)
@@ -185,7 +187,8 @@ class Engine:
     # ---- faults
 
     def report(self, error: Fault) -> None:
-        """Raises a fault that ends the launch; the fault of a launch that goes on is listed or, if known, counted."""
+        """Raises a fault that ends the launch. If the launch goes on after faults, a new fault is listed, and a known
+        one is counted."""
         if self.options.faults == 1:
             raise error
         key = fault_key(error)
@@ -198,7 +201,7 @@ class Engine:
         self.faults.append(error)
 
     def listed(self, last: Fault | None = None) -> Faults:
-        """The faults of a launch that went on after them; ``last``: the one that ended it."""
+        """The faults of a launch that went on after them. ``last``: the fault that ended the launch."""
         faults, end = self.faults, ""
         if last is not None:
             end = f"{type(last).__name__}, {last.message.partition(chr(10))[0].rstrip(':')}"
@@ -219,7 +222,7 @@ class Engine:
         return Faults(tuple(kept), end)
 
     def release_waves(self) -> None:
-        """Breaks the cycles of references of the waves, so that their arrays are freed at once."""
+        """Breaks the reference cycles of the waves, so that their arrays are freed at once."""
         for wave in self.waves():
             for batch in wave.batches:
                 vars(batch).clear()
@@ -320,7 +323,7 @@ class Engine:
 
     @staticmethod
     def time_out(resident: list[Wave]) -> bool:
-        """Ends the suspended try_waits; False if there are none."""
+        """Ends the suspended try_waits with a false result. False: there are none."""
         resumed = [c.async_state.time_out() for c in resident if c.async_state is not None]
         return any(resumed)
 
@@ -434,7 +437,8 @@ class Engine:
             c.polled = False
 
     def guard_split(self, c: WarpBatch, blk: Block, at: int, m: Mask) -> tuple[Mask, bool]:
-        """The lanes whose guard is true, and whether there are any; the others continue behind the instruction."""
+        """The pair (lanes whose guard is true, whether there are any). The other lanes continue after the
+        instruction."""
         if blk.guard is None:
             return m, True
         if blk.check is not None:
@@ -472,7 +476,8 @@ class Engine:
         return True
 
     def converge(self, c: WarpBatch, blk: Block, at: int, m: Mask) -> bool:
-        """Executes a warp-wide or blocking instruction. True if the group has ended: its lanes wait or have moved."""
+        """Executes a warp-wide or blocking instruction. Returns True if the group has ended, because its lanes wait or
+        have moved."""
         if blk.guard is not None:
             inside, some = self.guard_split(c, blk, at, m)
             if not some:
@@ -501,8 +506,8 @@ class Engine:
         return False
 
     def convergent(self, c: WarpBatch, blk: Block, m: Array) -> Any:
-        """The lanes of ``m`` in warps of which all lanes that must converge are in ``m``; ``m`` itself if all warps
-        are."""
+        """The lanes of ``m`` in complete warps, those of which all lanes that must converge are in ``m``; ``m`` itself
+        if all warps are complete."""
         live: Any = c.live()
         if blk.members is not None and not blk.aligned:
             here = m.reshape(-1, 32)
@@ -532,7 +537,7 @@ class Engine:
         stats.notes = [LINE.sub(self.with_source, note) for note in stats.notes]
 
     def with_source(self, line: re.Match[str]) -> str:
-        """A line that a note names, with its source line."""
+        """The text of a line number in a note, followed by its position in the source."""
         ins = self.program.first_of_line(int(line[1]))
         source = place_of(self.program, "", ins).source if ins is not None else ""
         return f"{line[0]} ({source})" if source else line[0]

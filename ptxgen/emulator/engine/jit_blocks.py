@@ -30,7 +30,7 @@ from ptxgen.emulator.warp_batch import AddressInfo, Mask, Step, WarpBatch
 from ptxgen.errors import UnavailableError
 from ptxgen.install_advice import install_extra
 
-#: microseconds of a NumPy step, and nanoseconds for each lane, by instruction; measured on an AMD EPYC with Zen 5
+#: time of a NumPy step by instruction: (microseconds, nanoseconds per lane), measured on an AMD EPYC with Zen 5
 STEP_TIMES = {
     **dict.fromkeys(("mad", "mul"), (1.3, 0.3)),
     "cvt": (0.8, 0.25),
@@ -40,18 +40,19 @@ STEP_TIMES = {
     "lop3": (5.0, 1.0),
     "prmt": (10.0, 2.0),
 }
-#: the same for other instructions with operands of f32; of 16-bit types and of f64; without floating-point operands
+#: the time of other NumPy steps: with f32 operands, with operands of 16-bit types or f64, without floating-point
+#: operands
 REAL_TIME, ROUNDED_TIME, PLAIN_TIME = (1.4, 0.15), (12.0, 4.0), (0.5, 0.1)
 GLOBAL_LOAD_TIME = (0.6, 0.3)
-#: the same for a compiled function, which reads and writes its registers once, and for each of its instructions
+#: the time of a call of a compiled function, which reads and writes its registers once; of each of its instructions
 CALL_TIME, COMPILED_TIME = (4.0, 1.8), (0.05, 0.15)
-#: microseconds of the compilation of a block, and of each instruction
+#: microseconds to compile a function, and for each of its instructions
 COMPILATION_TIME = (1200.0, 60.0)
 ROUNDED = {"f16", "bf16", "f16x2", "bf16x2", "f64"}
 
 
 def step_time(ins: Instruction) -> tuple[float, float]:
-    """Microseconds of the NumPy step of an instruction, and nanoseconds for each lane."""
+    """The time of the NumPy step of an instruction: (microseconds, nanoseconds per lane)."""
     if ins.op == "ld" and "global" in ins.mods:  # most of its time are checks
         return GLOBAL_LOAD_TIME
     if ROUNDED & set(ins.mods) and ins.op not in ("ld", "mov", "selp"):
@@ -60,7 +61,7 @@ def step_time(ins: Instruction) -> tuple[float, float]:
 
 
 def time_saved(instructions: list[Instruction]) -> tuple[float, float]:
-    """Microseconds that a compiled function saves in one execution, and nanoseconds for each lane."""
+    """The time that one call of a compiled function saves: (microseconds, nanoseconds per lane)."""
     times = [step_time(ins) for ins in instructions]
     fixed, lane = (sum(time[i] - COMPILED_TIME[i] for time in times) - CALL_TIME[i] for i in (0, 1))
     return fixed, lane
@@ -110,7 +111,8 @@ class JitCompiler:
             self.count_executions(number, block)
 
     def count_executions(self, number: int, block: Block) -> None:
-        """Compiles a block when that would have saved as much time as it takes."""
+        """Counts an execution of a block, and compiles the block once its executions would have saved the time of
+        compiling it."""
         first = block.steps[0]
         able = [ins for ins in block.contents if ins.op in LOWER and "param" not in ins.mods]
         fixed, lane = time_saved(able)
@@ -134,13 +136,14 @@ class JitCompiler:
         block.steps[0] = count
 
     def plain(self, number: int) -> list[Any]:
-        """The plain instructions of a block."""
+        """The instructions of a block that execute for any set of lanes (``plain`` rows of the instruction table)."""
         program = self.program
         start, end = program.starts[number], [*program.starts[1:], len(program.code)][number]
         return [b for b in program.bodies[start:end] if b["row"].execution == "plain"]
 
     def compile(self, number: int, block: Block, lanes: int) -> None:
-        """Compiles the sequences of instructions of a block that are faster compiled, in batches of some lanes."""
+        """Compiles the sequences of instructions of a block that are faster compiled, for warp batches with ``lanes``
+        lanes."""
         try:
             from ptxgen.emulator.engine import llvm
         except ImportError:
@@ -154,12 +157,13 @@ class JitCompiler:
             self.bind(number, block)
 
     def bind(self, number: int, block: Block) -> None:
-        """Replaces steps of a block by its compiled functions; the last ones first, since each replaces several."""
+        """Replaces steps of a block by its compiled functions, from the last to the first, because each replaces
+        several steps."""
         for run in reversed(self.compiled[number]):
             block.steps[run.first : run.first + len(run.bodies)] = [run.step()]
 
     def split(self, number: int, lanes: int) -> list[JitBlock]:
-        """The sequences of instructions of a block that are compiled to one function each."""
+        """The sequences of instructions of a block, each of which is compiled to one function."""
         program = self.program
         bodies = self.plain(number)
         runs: list[JitBlock] = []
@@ -203,7 +207,7 @@ class JitCompiler:
 
 
 class Group:
-    """Loads of one size through one address register, which are checked together in the common case."""
+    """Loads of one size through one address register. One check covers all of them in the common case."""
 
     def __init__(self, space: str, key: int, size: int, unit: int) -> None:
         self.space, self.key, self.size, self.unit = space, key, size, unit
@@ -238,8 +242,8 @@ class Group:
         return True
 
     def check_together(self, c: WarpBatch, m: Mask) -> bool:
-        """Applies the checks of ``shared`` and ``global_access`` to all loads; False, without effect, if one may
-        fault."""
+        """Applies the checks of ``shared`` and ``global_access`` to all loads. Returns False, without effect, if a load
+        may fault."""
         engine = c.wave.engine
         if (engine.shadow is not None) if self.space == "global" else (c.wave.windows is not None):
             return False
@@ -269,12 +273,13 @@ class Group:
         return True
 
 
-#: a check before the function is called: (steps, group of loads or None, guard, negated, check of the guard)
+#: a check that runs before the function: (steps, group of loads or None, guard, whether it is negated, check of the
+#: guard)
 Early = tuple[list[Step], Any, int | None, bool, Any]
 
 
 class JitBlock:
-    """Consecutive instructions of one block."""
+    """A sequence of instructions of one basic block that one compiled function executes."""
 
     def __init__(self, owner: JitCompiler, number: int, first: int, bodies: list[Any]) -> None:
         self.owner = owner  # owns the compiled code
@@ -292,7 +297,7 @@ class JitBlock:
         self.positions = [n for key, n in self.emitter.table.items() if key[0] == "index"]
 
     def live(self) -> set[Row]:
-        """The rows of the registers that later instructions may use."""
+        """The rows of registers that the function writes and later instructions may use."""
         last = self.program.starts[self.number] + self.first + len(self.bodies) - 1
         slots = self.program.liveness.after(self.number, last)
         registers = {slot: reg for body in self.bodies for slot, reg in body["writes"].items()}
@@ -389,7 +394,7 @@ class JitBlock:
                         if len(flags) != tracked or c.undefined_next:
                             run_steps(c, m, tracked)
                             return
-                # only the positions of lanes that execute have been checked; the function uses no others
+                # the positions of lanes that do not execute have not been checked; the function does not use them
                 table[table_of["index", group.space, group.key, unit]] = group.info(c).pointer(unit)
             mask = c.alive if m is None and loads else m
             function(0, c.n, None if mask is None else address_of(mask), where)
@@ -400,7 +405,7 @@ class JitBlock:
         return run
 
     def table(self, c: WarpBatch) -> tuple[Any, int]:
-        """The pointer table of a warp batch and its address; each call fills in the pointers to positions."""
+        """The pair (pointer table of a warp batch, its address). Each call fills in the pointers to positions."""
         zeros = c.tables.setdefault("zeros", np.zeros(max(c.n, 16), np.int64))  # entry 0 of the table
         out = np.full(len(self.emitter.table), address_of(zeros), np.uint64)
         for key, n in self.emitter.table.items():

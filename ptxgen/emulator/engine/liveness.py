@@ -18,11 +18,11 @@ def unproven(
     block_of: dict[int, int],
     registers: int,
 ) -> set[int]:
-    """Slots of the registers that a path may read before an unconditional write.
+    """The slots of the registers that some path may read before an unconditional write, as bits.
 
-    ``operands``, ``table``: for each instruction of ``code``, the slots that it reads and writes as bit sets, and its
-    row; ``starts``: where basic blocks begin; ``block_of``: the number of each block by its start; ``registers``: their
-    number.
+    ``operands``: for each instruction of ``code``, the slots that it reads and the slots that it writes, as bit sets;
+    ``table``: the row of each instruction; ``starts``: the first instructions of basic blocks; ``block_of``: the number
+    of the block that begins at an instruction; ``registers``: the number of slots.
     """
     ends = [*starts[1:], len(code)]
     count = len(starts)
@@ -67,7 +67,8 @@ def unproven(
 
 
 def operands_of(b: Builder, ins: Instruction) -> tuple[int, int]:
-    """Bit sets of the slots that an instruction, just compiled by a builder, reads and writes."""
+    """The pair of bit sets (slots that an instruction reads, slots that it writes), which the builder has just
+    compiled."""
     reads = writes = 0
     for r in (*b.reads, *b.quiet_reads):
         reads |= 1 << r.slot
@@ -97,7 +98,7 @@ def blocks_after(
 
 
 def registers_in(operands: Iterable[Operand]) -> Iterator[int]:
-    """The slots of the registers that operands name, once for each time."""
+    """The slots of the registers that operands name, as often as they are named."""
     for op in operands:
         if isinstance(op, Reg):
             yield op.slot
@@ -110,8 +111,8 @@ def registers_in(operands: Iterable[Operand]) -> Iterator[int]:
 class Liveness:
     """The registers whose values a later instruction of the same thread may use.
 
-    ``bodies``: for each instruction, ``ins``, ``reads`` and ``writes`` (by slot). A register that is named more often
-    than it is written counts as used, even if the instruction does not report a read.
+    ``bodies``: for each instruction a dictionary with ``ins``, and ``reads`` and ``writes`` by slot. A register that an
+    instruction names more often than it writes counts as used, even if the instruction does not report a read.
     """
 
     def __init__(
@@ -124,7 +125,7 @@ class Liveness:
         for n, following in enumerate(after):
             for other in following:
                 before[other].append(n)
-        #: for each basic block, the slots in use at its end, as bits
+        #: basic block -> the slots in use at its end, as bits
         self.at_end = [0] * len(starts)
         inward = [0] * len(starts)
         work = list(range(len(starts)))
@@ -141,7 +142,7 @@ class Liveness:
 
     @staticmethod
     def facts_of(body: dict[str, Any]) -> tuple[int, int]:
-        """Bit sets of the slots that an instruction uses, and of those that it certainly overwrites."""
+        """The pair of bit sets (slots that an instruction uses, slots that it certainly overwrites)."""
         ins = body["ins"]
         once = dict.fromkeys(body["writes"], 1)
         uses = writes = 0
@@ -157,7 +158,8 @@ class Liveness:
         return uses, writes
 
     def backward(self, live: int, start: int, end: int) -> int:
-        """The slots in use before instruction ``start``, from those in use after instruction ``end`` - 1."""
+        """The slots in use before instruction ``start``, computed from ``live``, those in use after instruction ``end``
+        - 1."""
         for i in range(end - 1, start - 1, -1):
             uses, writes = self.facts[i]
             live = live & ~writes | uses

@@ -29,8 +29,8 @@ class Compiler:
         self.modules = 0
 
     def compile(self, emitters: list[tuple[Emitter, set[Row]]]) -> list[Any]:
-        """Functions of (first lane, past-the-last lane, mask, table), one for each emitter. The set beside an emitter
-        has the rows that are in use after it.
+        """Functions of (first lane, past-the-last lane, mask, table), one for each pair (emitter, rows that are in use
+        after the function).
 
         The table has the pointers that ``Emitter.table`` numbers.
         """

@@ -25,9 +25,10 @@ def dominators(after: list[list[int]]) -> list[int]:
 
 
 def conditional(after: list[list[int]], barriers: list[int]) -> dict[int, int]:
-    """The basic blocks that end in ``barriers`` and that an iteration of the innermost loop may skip.
+    """The basic blocks among ``barriers``, each of which ends in a barrier, that an iteration of the innermost loop
+    around them may skip, with the first block of that loop.
 
-    The values are the first blocks of these loops; ``after``: the successors of each block.
+    ``after``: the successors of each block.
     """
     if not any(other <= block for block, following in enumerate(after) for other in following):
         return {}

@@ -29,7 +29,7 @@ Dims = tuple[int, int, int]
 
 
 def dims(name: str, value: Any, limits: Dims) -> Dims:
-    """Three extents; missing ones are 1."""
+    """Three extents from ``value``; missing extents are 1. InputError: an extent exceeds ``limits``."""
     try:
         extents = [int(x) for x in (value if isinstance(value, (tuple, list)) else (value,))]
     except (TypeError, ValueError):
@@ -61,9 +61,9 @@ class Machine:
                 raise InputError(f"{name} is no option of the emulated device; the options are {', '.join(known)}")
         self.options = Options(**options)
         self.memory = GlobalMemory()
-        #: the heap of malloc in device code, from the first launch of a kernel that calls it
+        #: the heap of malloc in device code; None before the first launch of a kernel that calls malloc
         self.heap: DeviceHeap | None = None
-        #: the launches that a dependent launch may overlap with
+        #: the race checks of earlier launches that a dependent launch may overlap with
         self.running: list[Shadow] = []
 
     # ---- memory
@@ -77,7 +77,7 @@ class Machine:
         self.memory.free(int(address))
 
     def write(self, address: int, buffer: Any) -> None:
-        """Copies bytes to the device; InputError unless they fit in one allocation."""
+        """Copies bytes to the device. InputError: they do not fit in one allocation."""
         self.running = []
         if isinstance(buffer, np.ndarray):
             data = np.frombuffer(np.ascontiguousarray(buffer).tobytes(), np.uint8)
@@ -96,9 +96,10 @@ class Machine:
         self.memory.buffer[self.memory.span(int(address), int(nbytes))] = byte
 
     def texture(self, description: Texture, address: int | None = None, handle: int | None = None) -> int:
-        """The handle of a new texture or surface of memory at ``address`` (default: its base).
+        """The handle of a new texture or surface that reads memory at ``address`` (default: the base of
+        ``description``).
 
-        handle: the address of a .texref or .surfref variable, which then is that texture.
+        ``handle``: the address of a .texref or .surfref variable, which then denotes the texture.
         """
         base = int(description.base) if address is None else address
         extent = self.memory.extent(base)
@@ -130,7 +131,7 @@ class Machine:
         ``dependent``: the kernel may begin before those launched ahead of it have ended (programmatic dependent
         launch); with ``global_races``, an access to memory that they write, before griddepcontrol.wait, is a fault.
         ``params``: the parameter buffer (``Entry.parameters`` has the offsets); ``cluster``: the cluster size, if the
-        kernel declares none.
+        kernel declares none. InputError: an argument breaks a rule. Fault: the kernel has undefined behaviour.
         """
         kernel: Entry = module[entry]
         entry = kernel.name
@@ -199,7 +200,7 @@ class Machine:
         return stats
 
 
-#: modules of the last texts that ``launch`` has run, with their compiled kernels, by digest of the text
+#: digest of a PTX text -> its module with compiled kernels, for the last texts that ``launch`` has run
 _LOADED: dict[bytes, Module] = {}
 MOST_LOADED = 8
 
@@ -248,7 +249,8 @@ def launch(
     names = machine.memory.names
 
     def buffer(array: np.ndarray[Any, Any], name: str, parameter: str) -> int:
-        """The address of an array on the device."""
+        """The address of a device copy of an array; ``name``, ``parameter``: its variable or parameter, for
+        messages."""
         if not array.flags.c_contiguous:
             raise InputError(f"{name} has strides {array.strides}; it must be C-contiguous")
         for known, address in buffers:

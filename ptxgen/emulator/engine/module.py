@@ -29,7 +29,7 @@ LARGEST = 1 << 32
 
 @contextmanager
 def collection_paused() -> Iterator[None]:
-    """Pauses the garbage collector, which takes half of the time in which many objects are made that remain."""
+    """Pauses the garbage collector while many lasting objects are made: collections would take half of the time."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -42,8 +42,8 @@ def collection_paused() -> Iterator[None]:
 class Entry:
     """One kernel of a module.
 
-    ``parameters``: in order, each with name, type, size and offset in the parameter buffer.
-    ``maxntid``: the declared block size or None. ``shared``: bytes of shared memory it declares.
+    ``parameters``: in order, each with name, type, size and offset in the parameter buffer. ``maxntid``: the declared
+    block size or None. ``shared``: the bytes of shared memory that the kernel declares.
     """
 
     def __init__(self, module: Module, function: Function) -> None:
@@ -67,9 +67,10 @@ class Entry:
         self.programs: dict[tuple[Options, bool], Program] = {}
 
     def layout(self) -> tuple[int, int]:
-        """Assigns the addresses of shared and local variables; returns the bytes of each space.
+        """Assigns the addresses of shared and local variables; returns the pair (bytes of shared memory, bytes of local
+        memory).
 
-        An entry has the shared variables of the module that its code, or a function that it calls, names.
+        A kernel has those shared variables of the module that its code, or a function that it calls, names.
         """
         named = {
             id(v)
@@ -118,7 +119,7 @@ class Entry:
 
 
 class Module:
-    """Variables in device memory, and entries by name."""
+    """A loaded PTX text. ``variables`` are in device memory, ``entries`` are its kernels by name."""
 
     @collection_paused()
     def __init__(self, text: str, memory: GlobalMemory) -> None:
@@ -141,7 +142,8 @@ class Module:
         self.entries = {f.name: Entry(self, f) for f in functions if f.entry}
 
     def move(self, memory: GlobalMemory) -> bool:
-        """Allocates the variables in another memory; False if their addresses are not those of the compiled kernels."""
+        """Allocates the variables in another memory. Returns False if their addresses differ from those in compiled
+        kernels."""
         if [memory.alloc(v.size) for v in self.stored] != self.addresses:
             return False
         self.initialise(memory)
@@ -188,7 +190,8 @@ class Module:
         return out
 
     def variable(self, name: str) -> Variable:
-        """The .global or .const variable of a name, with its ``address`` and its ``size`` in bytes; else InputError."""
+        """The .global or .const variable with this name, its ``address``, and its ``size`` in bytes. InputError: there
+        is none."""
         symbols = named(self.symbols, name)
         if len(symbols) != 1:
             known = ", ".join(sorted(map(demangled, symbols or self.symbols))) or "none"
@@ -196,7 +199,7 @@ class Module:
         return self.symbols[symbols[0]]
 
     def address(self, v: Variable, value: Address) -> int:
-        """The address that is an initial value of a variable."""
+        """The number that an address as initial value of the variable ``v`` denotes."""
         if value.name in self.unit.functions:
             if value.generic or value.offset:
                 raise ParseError(

@@ -30,9 +30,9 @@ from ptxgen.errors import BarrierFault, Fault, UnsupportedError
 Mask = NDArray[np.bool_] | None
 
 
-#: faults after which no launch goes on
+#: faults that end a launch even if it goes on after others
 ENDING = (Fault, BarrierFault)
-#: faults of one execution of an instruction after which none of its lanes executes it
+#: number of faults in one execution of an instruction after which none of its lanes executes it
 MOST_TRIES = 64
 
 
@@ -44,22 +44,23 @@ class RuntimeCompiler(Protocol):
 
 
 class Program:
-    """An entry compiled for the NumPy engine."""
+    """A kernel compiled for the NumPy engine."""
 
     def __init__(self, unit: Unit, function: Function, options: Options, clustered: bool = False) -> None:
         self.unit, self.function, self.options, self.clustered = unit, function, options, clustered
         self.name = function.name
         self.code = function.code
-        #: whether it has asynchronous work or accesses to other blocks; whether the async proxy accesses shared memory
+        #: True if the kernel has asynchronous work or accesses other blocks; True if the async proxy accesses shared
+        #: memory
         self.asynchronous, self.proxies = asynchronous(unit)
         self.asynchronous |= clustered
-        #: whether threads may synchronise through global memory
+        #: True if threads may synchronise through global memory
         self.messages = any(
             (ins.op in ("fence", "membar") and ins.mods[:1] != ("proxy",))
             or {"acquire", "release", "acq_rel"} & set(ins.mods)
             for ins in self.code
         )
-        #: whether it calls malloc or free
+        #: True if the kernel calls malloc or free
         self.allocates = any(ins.row in ("*malloc", "*free") for ins in self.code)
         self.builder = Builder(function, options, clustered)
         self.sites: list[Site] = []
@@ -81,7 +82,8 @@ class Program:
         self.views = self.builder.views
         self.rows = self.builder.rows
         self.keys = len(self.builder.keys)
-        #: log2 of the bytes of a unit of the race checks, in shared and in global memory; no access is smaller
+        #: log2 of the bytes of a unit of the race checks, in shared and in global memory; every access covers whole
+        #: units
         self.grains = self.grain("shared"), self.grain("global")
         #: the variables in shared memory
         self.shared_variables: list[Variable] = []
@@ -124,7 +126,7 @@ class Program:
         self.block_of = {start: n for n, start in enumerate(self.starts)}
 
     def compile(self, ins: Instruction, row: Row) -> dict[str, Any]:
-        """The step of one instruction, its guard, its operands, and the steps that must precede it."""
+        """The record of one instruction: its step, its guard, its operands, and the steps that must precede it."""
         b = self.builder
         b.begin(ins)
         b.members, b.single = None, False
@@ -171,7 +173,7 @@ class Program:
                     block.aligned = "aligned" in ins.mods or (ins.op == "bar" and ins.mods[:1] != ("warp",))
                     block.members, block.single = body["members"], body["single"]
                 block.guard, block.negated, block.check = body["guard"], ins.negated, self.undefined.guard_check(ins)
-        # the position behind the last instruction is an exit
+        # the position after the last instruction is an exit
         last = Block(len(self.code))
         last.end = EXIT
         if self.starts[-1] == len(self.code):
@@ -188,7 +190,8 @@ class Program:
         self.classes = [Counter(instruction_class(i.op, i.mods) for i in some) for some in visible]
 
     def count_iterations(self) -> None:
-        """Adds counters to loops whose iterations may skip a barrier; ``self.loops``: the counter of each barrier."""
+        """Adds counters to loops whose iterations may skip a barrier, and sets ``self.loops``: barrier -> its
+        counter."""
         blocks = self.blocks
         after = []
         for i, blk in enumerate(blocks):
@@ -213,7 +216,7 @@ class Program:
             self.loops[id(blocks[barrier].ins)] = blocks[first].counter
 
     def step_of(self, body: dict[str, Any]) -> Step:
-        """The step of an instruction with its checks and, if its execution is plain, its guard."""
+        """The step of an instruction, composed with its checks and, if the instruction is plain, with its guard."""
         ins, execution = body["ins"], body["row"].execution
         keys = self.builder.address_slots
         check, guard_check = self.undefined.check(body), self.undefined.guard_check(ins)
@@ -234,9 +237,10 @@ class Program:
         return step
 
     def surviving(self, step: Step, body: dict[str, Any], after: list[Step]) -> Step:
-        """A step that lists its faults; the lanes with a fault do not execute it, and its results there are 0.
+        """A step that lists its faults instead of raising them; lanes with a fault do not execute the instruction and
+        get results 0.
 
-        ``after``: what follows the instruction in ``step``. A warp with a fault does not execute a warp-wide
+        ``after``: the steps that follow the instruction in ``step``. A warp with a fault does not execute a warp-wide
         instruction.
         """
         rows = [self.builder.place(reg) for reg in body["writes"].values()]
@@ -274,7 +278,7 @@ class Program:
 
     @cached_property
     def blocks_of_register(self) -> dict[int, set[int]]:
-        """For each register, by slot: the basic blocks whose instructions use it."""
+        """Slot of a register -> the basic blocks whose instructions use it."""
         out: dict[int, set[int]] = {}
         for number, (start, end) in enumerate(zip(self.starts, [*self.starts[1:], len(self.code)], strict=True)):
             for body in self.bodies[start:end]:
@@ -284,7 +288,7 @@ class Program:
         return out
 
     def rebuild_steps(self, slots: set[int]) -> None:
-        """Builds the steps of the blocks that use some registers again, after their checks have changed."""
+        """Builds the steps of all blocks that use these registers again, because their checks have changed."""
         ends = [*self.starts[1:], len(self.code)]
         for number in sorted(set().union(*(self.blocks_of_register.get(slot, ()) for slot in slots))):
             block, start, end = self.blocks[number], self.starts[number], ends[number]
@@ -302,7 +306,8 @@ class Program:
     def mark_undefined(self, c: WarpBatch, loaded: dict[int, tuple[NDArray[Any], int, str]], ins: Instruction) -> None:
         """Marks registers that a load fills with undefined bytes.
 
-        ``loaded``: the lanes, or for each lane the undefined bits; the address of a byte; the memory.
+        ``loaded``: slot of a register -> (undefined lanes, or the undefined bits of each lane; address of an undefined
+        byte; name of the memory).
         """
         registers = self.function.registers
         self.undefined.mark_undefined(

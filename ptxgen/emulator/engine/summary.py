@@ -11,7 +11,7 @@ Document = dict[str, Any]
 
 
 def faults_fields(fault: Fault) -> list[Document]:
-    """The faults of a launch: those that are listed, or the one that ended it."""
+    """The faults of a launch: the listed ones, or the one that ended it."""
     return [fault_fields(each) for each in (fault.faults if isinstance(fault, Faults) else (fault,))]
 
 

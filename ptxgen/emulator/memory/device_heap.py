@@ -6,7 +6,7 @@ from collections import Counter
 
 from ptxgen.emulator.memory.global_memory import GlobalMemory
 
-#: bytes that kernels may allocate, as the default limit of the CUDA runtime
+#: bytes that kernels may allocate: the default limit of the CUDA runtime
 CAPACITY = 8 << 20
 
 
@@ -14,7 +14,7 @@ CAPACITY = 8 << 20
 REGION = 16 << 20
 
 
-#: alignment of allocations, and unused bytes after each
+#: alignment of allocations, and number of unused bytes after each
 ALIGNMENT, GAP = 16, 112
 
 
@@ -52,7 +52,7 @@ class DeviceHeap:
         return address
 
     def hole(self, span: int) -> int:
-        """The address of freed space of at least ``span`` bytes, oldest first; 0 if there is none."""
+        """The address of the oldest freed space of at least ``span`` bytes; 0 if there is none."""
         for address, (end, _, _) in self.memory.released.items():
             if end - address + GAP >= span:
                 del self.memory.released[address]
@@ -69,7 +69,7 @@ class DeviceHeap:
         return "the pointer is not one that malloc has returned"
 
     def free(self, address: int, line: int) -> None:
-        """Releases an allocation; ``refusal`` of its address must be empty."""
+        """Releases an allocation. ``refusal(address)`` must be empty."""
         nbytes = self.sizes.pop(address)
         self.used -= nbytes
         name = self.memory.names[address]
@@ -79,7 +79,8 @@ class DeviceHeap:
         del self.lines[address]
 
     def leaks(self) -> list[str]:
-        """The allocations that the launch has not freed, by line; the next launch begins."""
+        """The allocations that the launch has not freed, by line, as texts. The list for the next launch begins
+        empty."""
         counts: Counter[int] = Counter()
         total: Counter[int] = Counter()
         for address in self.recent:

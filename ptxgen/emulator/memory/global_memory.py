@@ -28,7 +28,7 @@ def typed_views(buffer: Bytes) -> dict[int, NDArray[Any]]:
     return {size: buffer.view(f"<u{size}") for size in (1, 2, 4, 8)}
 
 
-#: an address nearer to 0 is that of a null pointer, with an index
+#: an access below this address is reported as one through a null pointer with an index
 NULL_RANGE = 1 << 20
 
 
@@ -46,7 +46,7 @@ class GlobalMemory:
         self.names: dict[int, str] = {}  # names of allocations, by first address: "Y, f32[256]"
         self.null_pointers: list[str] = []  # the parameters of the last launch that are null
         self.pointers: dict[int, str] = {}  # the parameter of the last launch that points to an allocation
-        #: allocations of malloc in device code that were freed: first address -> past-the-last address, name, line
+        #: allocations of malloc in device code that were freed: first address -> (past-the-last address, name, line)
         self.released: dict[int, tuple[int, str, int]] = {}
         self.textures: dict[int, Texture] = {}  # by handle
         self.freed: list[tuple[int, int]] = []
@@ -61,7 +61,7 @@ class GlobalMemory:
         return start
 
     def reserve(self, nbytes: int) -> int:
-        """The address of bytes that no other allocation will have, but that are not accessible."""
+        """The address of bytes that no other allocation will get. They are not accessible until ``insert``."""
         if nbytes < 0:
             raise InputError(f"nbytes is {nbytes}; it must not be negative")
         span = -(-(nbytes + GUARD) // ALIGNMENT) * ALIGNMENT
@@ -83,7 +83,7 @@ class GlobalMemory:
         return GLOBAL_BASE + offset
 
     def insert(self, start: int, nbytes: int) -> None:
-        """Makes reserved bytes an allocation."""
+        """Makes reserved bytes an accessible allocation."""
         at = bisect.bisect_left(self.starts, start)
         self.starts.insert(at, start)
         self.ends.insert(at, start + nbytes)
@@ -98,7 +98,7 @@ class GlobalMemory:
             self.top = ALIGNMENT
 
     def remove(self, address: int) -> int:
-        """Makes an allocation inaccessible, and returns its bytes."""
+        """Makes an allocation inaccessible, and returns its size in bytes."""
         at = bisect.bisect_left(self.starts, address)
         if at == len(self.starts) or self.starts[at] != address:
             raise InputError(f"address {address:#x} is not the start of an allocation")
@@ -112,7 +112,8 @@ class GlobalMemory:
         return nbytes
 
     def extent(self, address: int) -> tuple[int, int] | None:
-        """First and past-the-last address of the allocation that holds ``address``."""
+        """The pair (first, past-the-last address) of the allocation that holds ``address``; None if no allocation
+        does."""
         at = bisect.bisect_right(self.starts, address) - 1
         if at >= 0 and address < self.ends[at]:
             return self.starts[at], self.ends[at]
@@ -126,7 +127,7 @@ class GlobalMemory:
         return slice(address - GLOBAL_BASE, address - GLOBAL_BASE + nbytes)
 
     def inside(self, addresses: NDArray[np.int64], nbytes: int) -> NDArray[np.bool_]:
-        """For each address, whether its ``nbytes`` are inside one allocation."""
+        """True for each address whose ``nbytes`` bytes are inside one allocation."""
         if not self.starts:
             return np.zeros(len(addresses), bool)
         extent = self.extent(int(addresses.min())) if len(addresses) else None

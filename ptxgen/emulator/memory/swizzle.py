@@ -14,12 +14,13 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 
 
-#: by span in bytes: the mask of the bits of a chunk's number that the swizzle changes
+#: span in bytes -> mask of the bits of a chunk number that the swizzle changes
 BITS = {0: 0, 16: 0, 32: 1, 64: 3, 128: 7}
 
 
 def swizzled(chunks: Array, span: int, shift: int = 0) -> Array:
-    """Swizzled numbers of chunks, counted from address 0; ``shift``: the 128-byte row in which the pattern begins."""
+    """The swizzled numbers of chunks, which count from address 0; ``shift``: the 128-byte row in which the pattern
+    begins."""
     bits = BITS[span]
     if not bits:
         return chunks

@@ -47,7 +47,7 @@ _MAGIC = b"PTXGENTM"
 _FORM = "<8s8x8B5I8B5H2x4Q3h3hHHQ8x"
 
 
-#: the element types in the order of the driver: name, NumPy type
+#: the element types in the order of the driver: (name, NumPy type)
 TYPES: tuple[tuple[str, Any], ...] = (
     ("u8", np.uint8),
     ("u16", np.uint16),
@@ -77,7 +77,7 @@ SWIZZLES = (0, 32, 64, 128)
 _NUMPY = {np.dtype(t): name for name, t in reversed(TYPES)}
 
 
-#: the bits that NaN fill writes
+#: the bits that the fill mode "nan" writes, by type
 _NAN = {"f16": 0x7FFF, "bf16": 0x7FFF, "f32": 0x7FFFFFFF, "f64": 0x7FFFFFFFFFFFFFFF}
 
 
@@ -93,7 +93,8 @@ def require(condition: bool, message: str) -> None:
 
 @dataclass(frozen=True)
 class TensorMap:
-    """The arguments of a map; ``encode`` gives the bytes. As an argument of ``launch`` it is a .b8 array of 128.
+    """The arguments of a tensor map; ``encode`` gives its bytes. As an argument of ``launch`` it is a .b8 array of 128
+    bytes.
 
     ``base``: an address, or an array, whose device address the launch inserts. Other fields: as in ``tensormap``.
     """
@@ -125,7 +126,7 @@ class TensorMap:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Elements that a copy moves, the innermost dimension last."""
+        """The extents of the elements that a copy moves, the innermost dimension last."""
         if self.im2col:
             return self.pixels, self.channels
         steps = (1, *self.element_strides[1:])
@@ -133,18 +134,18 @@ class TensorMap:
 
     @property
     def size(self) -> int:
-        """Bytes of shared memory that a copy fills and signals to the mbarrier."""
+        """The bytes of shared memory that a copy fills and signals to the mbarrier."""
         return int(np.prod(self.shape)) * self.dtype.itemsize
 
     @property
     def row_chunks(self) -> int:
-        """16-byte chunks of a row that is narrower than the swizzle span (the row pitch is then the span); else 0."""
+        """The 16-byte chunks of a row that is narrower than the swizzle span, whose pitch is then the span; else 0."""
         inner = self.shape[-1] * self.dtype.itemsize
         return inner >> 4 if inner < self.swizzle else 0
 
     @property
     def footprint(self) -> int:
-        """Bytes of shared memory from the first to the last byte of a box."""
+        """The bytes of shared memory from the first to the last byte of a box."""
         return self.size // (self.row_chunks << 4) * self.swizzle if self.row_chunks else self.size
 
     def encode(self, address: int | None = None) -> bytes:
@@ -290,7 +291,7 @@ def tensormap(
 
 @functools.lru_cache(maxsize=1024)
 def decode(data: bytes) -> TensorMap | None:
-    """The map in 128 bytes; None if there is none."""
+    """The tensor map that 128 bytes encode; None if they encode none."""
     magic, type_number, rank, columns, interleave, swizzle, fill, promotion, empty, *rest, address = struct.unpack(
         _FORM, data
     )
@@ -345,7 +346,7 @@ def defect(tensor_map: TensorMap) -> str:
 
 # ---- tensormap.replace
 
-#: the fields that it writes: position of the first element in the 128 bytes, and format of an element
+#: the fields that tensormap.replace writes: (position of the first element in the 128 bytes, format of an element)
 FIELDS = {
     "elemtype": (16, "<B"),
     "rank": (17, "<B"),
@@ -360,7 +361,7 @@ FIELDS = {
 }
 
 
-#: its numbers of the element types; the driver numbers them in another order
+#: the numbers that tensormap.replace gives the element types; the driver's API numbers them in another order
 REPLACED_TYPES = ("u8", "u16", "u32", "s32", "u64", "s64", "f16", "f32", "f32.ftz", "f64", "bf16", "tf32", "tf32.ftz")
 
 
@@ -368,11 +369,11 @@ _EMPTY = 23
 
 
 def replaced(data: bytes, field: str, ordinal: int, value: int) -> bytes | None:
-    """The 128 bytes of a tiled map with another value of a field; None if the bytes are no tiled map.
+    """The 128 bytes of a tiled map with a new value of a field; None if the bytes are no tiled map.
 
-    field: as in FIELDS; ordinal: the dimension of a field that has several elements (0 for the others); value: as the
-    instruction has it. 128 bytes of zero are a map without extents. Values that no map may have are kept: ``defect``
-    names them.
+    ``field``: as in FIELDS; ``ordinal``: the dimension, for a field with several elements (else 0); ``value``: the
+    operand of the instruction. 128 zero bytes count as a map without extents. Illegal values are stored, too;
+    ``defect`` names them.
     """
     out = bytearray(data)
     if not any(out[: len(_MAGIC)]):
@@ -397,8 +398,8 @@ def replaced(data: bytes, field: str, ordinal: int, value: int) -> bytes | None:
 class TensorRegion:
     """The part of a box that is inside the tensor.
 
-    ``low``, ``high``: first and past-the-last address; both 0 if the part is empty.
-    ``slices``: of the box, innermost dimension last.
+    ``low``, ``high``: first and past-the-last address; both 0 if the part is empty. ``slices``: the part as slices of
+    the box, the innermost dimension last.
     """
 
     def __init__(
@@ -436,8 +437,8 @@ class TensorRegion:
             self.low, self.high = at, at + last
 
     def find_pixels(self, coordinates: Sequence[int], offsets: Sequence[int]) -> None:
-        """Finds the pixels of an im2col column that are inside the tensor: ``rows`` of the box, their addresses
-        ``at``."""
+        """Finds the pixels of an im2col column that are inside the tensor: sets ``rows``, their rows in the box, and
+        ``at``, their addresses."""
         t = self.tensor
         spatial = t.rank - 2
         position = list(coordinates[1:])
@@ -466,7 +467,7 @@ class TensorRegion:
 
     @property
     def bytes(self) -> int:
-        """Bytes of global memory in the region."""
+        """The bytes of global memory in the region."""
         if self.empty:
             return 0
         count = (
@@ -477,14 +478,14 @@ class TensorRegion:
         return count * self.tensor.dtype.itemsize
 
     def view(self, memory: Array, base: int) -> Array:
-        """The elements of the region as a view of memory; not for im2col."""
+        """The elements of the region as a view of ``memory``. Not for im2col maps."""
         t = self.tensor
         start = self.low - base
         flat = memory[start : start + self.high - self.low].view(t.dtype)
         return as_strided(flat, self.inner, self.pitches)
 
     def columns(self) -> Array:
-        """The positions of the elements in memory, in units of elements, for im2col."""
+        """The positions of the elements in memory, in units of elements, for im2col maps."""
         t = self.tensor
         width = self.slices[1].stop - self.slices[1].start
         out: Array = self.at[:, None] // t.dtype.itemsize + np.arange(width)

@@ -1,8 +1,8 @@
 """Textures and surfaces: arrays in global memory that instructions read with interpolation, or access by coordinates.
 
-A texture of N texels has them at 0.5, 1.5, ..., N - 0.5. Point sampling takes the texel at floor(x). Linear filtering
-takes those at floor(x - 0.5) and above it, with weights of 8 fractional bits. Normalised coordinates are multiplied by
-N first.
+The N texels of a texture are at the coordinates 0.5, 1.5, ..., N - 0.5. Point sampling takes texel floor(x). Linear
+filtering takes texels floor(x - 0.5) and floor(x - 0.5) + 1, with weights of 8 fractional bits. Normalised coordinates
+are multiplied by N first.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ptxgen.emulator.memory.tensormap import require
 Array = NDArray[Any]
 
 
-#: the types of a channel: NumPy type, number of CL_..., the same with values read as fractions (0: none)
+#: the types of a channel: (NumPy type, OpenCL number, OpenCL number of the type read as fractions or 0)
 TYPES: dict[str, tuple[Any, int, int]] = {
     "s8": (np.int8, 0x10D7, 0x10D0),
     "s16": (np.int16, 0x10D8, 0x10D1),
@@ -33,7 +33,7 @@ TYPES: dict[str, tuple[Any, int, int]] = {
 }
 
 
-#: by channels: the number of CL_R, CL_RG, CL_RGBA
+#: number of channels -> OpenCL number of the channel order (CL_R, CL_RG, CL_RGBA)
 ORDERS = {1: 0x10B0, 2: 0x10B2, 4: 0x10B5}
 
 
@@ -51,8 +51,8 @@ class Texture:
     """A texture or a surface; ``texture`` makes it, and explains the fields.
 
     ``base``: an address, or an array, whose device address the launch inserts. ``extents``: width, height, depth.
-    ``pitches``: bytes from texel to texel in each of these dimensions. ``layers``: 0 without layers; ``layer_pitch``:
-    bytes from layer to layer (of a cube: from face to face).
+    ``pitches``: bytes from texel to texel in each of these dimensions. ``layers``: the number of layers, 0 without
+    layers; ``layer_pitch``: bytes from layer to layer (for a cube: from face to face).
     """
 
     base: Any
@@ -76,12 +76,12 @@ class Texture:
 
     @property
     def texel(self) -> int:
-        """Bytes of a texel."""
+        """The bytes of a texel."""
         return self.channels * self.dtype.itemsize
 
     @property
     def geometry(self) -> str:
-        """As instructions name it: 1d, a2d, cube, ..."""
+        """The geometry as instructions name it: 1d, a2d, cube, ..."""
         shape = "cube" if self.cube else f"{len(self.extents)}d"
         return f"a{shape}" if self.layers else shape
 
@@ -92,7 +92,7 @@ class Texture:
 
     @property
     def nbytes(self) -> int:
-        """Bytes from the first to the last texel."""
+        """The bytes from the first to the last texel."""
         last = sum((n - 1) * p for n, p in zip(self.extents, self.pitches, strict=True)) + self.texel
         return last + (max(self.layers, 1) * (6 if self.cube else 1) - 1) * self.layer_pitch
 
@@ -202,12 +202,13 @@ def cube_face(x: Array, y: Array, z: Array) -> tuple[Array, Array, Array]:
     return face, (s / m + 1) / 2, (t / m + 1) / 2
 
 
-#: texels at one corner of the footprints of some lanes: byte offset, whether it is inside, weight
+#: one texel of the footprint of each of some lanes: (byte offset, whether it is inside the texture, weight)
 Corner = tuple[Array, Array, Array]
 
 
 def taps(t: Texture, axis: int, x: Array, linear: bool, offset: Array | int) -> list[tuple[Array, Array]]:
-    """Pairs (index, weight) of the texels in one dimension, before the address mode; ``x``: in texels."""
+    """Pairs (index, weight) of the texels in one dimension, before the address mode is applied; ``x``: the coordinate
+    in texels."""
     if x.dtype.kind in "iu":
         return [(x.astype(np.int64) + offset, np.ones(len(x)))]
     at = np.clip(np.nan_to_num(x.astype(np.float64) * (t.extents[axis] if t.normalised else 1)), -(2.0**40), 2.0**40)
@@ -219,7 +220,7 @@ def taps(t: Texture, axis: int, x: Array, linear: bool, offset: Array | int) -> 
 
 
 def addressed(t: Texture, axis: int, index: Array, integer: bool) -> tuple[Array, Array]:
-    """Indices by the address mode, and whether they are inside."""
+    """The pair (indices after the address mode, whether they are inside the texture)."""
     n, mode = t.extents[axis], t.address[axis]
     if integer and t.geometry == "1d":
         mode = "border"  # a fetch from linear memory

@@ -9,19 +9,19 @@ from collections.abc import Iterable
 from ptxgen.emulator.ptx.demangle import demangled
 from ptxgen.emulator.ptx.syntax import SIZES, Instruction, Variable, Vec
 
-#: "x, f32[4x8]": the name, type and extents of a buffer or a variable
+#: the text of a buffer or a variable with type and extents, for example "x, f32[4x8]"
 _TYPED = re.compile(r"(.*), (\w+)(?:\[([\dx]*)\])?")
 
 
 def readable(name: str, entry: str) -> str:
-    """The C++ name of a variable or a parameter of the kernel ``entry``, without the name of that kernel."""
+    """The C++ name of a variable or a parameter, without the prefix that names the kernel ``entry``."""
     if entry.startswith("_Z") and name.startswith(f"{entry}_param_"):
         return f"parameter {name.removeprefix(f'{entry}_param_')}"
     return demangled(name).removeprefix(f"{demangled(entry)}::")
 
 
 def typed(v: Variable) -> str:
-    """The name of a variable with its type, as "table, u16[5]"."""
+    """The name of a variable with its type, for example "table, u16[5]"."""
     count = v.size // SIZES[v.type]
     return f"{demangled(v.name)}, {v.type}" + (f"[{count}]" if count != 1 else "")
 
@@ -34,7 +34,7 @@ def access_size(ins: Instruction) -> tuple[int, int]:
 
 
 def element(name: str, offset: int, size: int, count: int) -> str:
-    """``count`` elements of ``size`` bytes at an offset of a buffer; ``name``: as "x, f32[4x8]"."""
+    """``count`` elements of ``size`` bytes at an offset of a buffer; ``name``: for example "x, f32[4x8]"."""
     match = _TYPED.fullmatch(name)
     extents = [int(n) for n in (match[3] or "").split("x") if n] if match else []
     unit = SIZES.get(match[2], 0) if match else 0
@@ -48,7 +48,7 @@ def element(name: str, offset: int, size: int, count: int) -> str:
 
 
 def index(number: int, extents: list[int]) -> str:
-    """The number of an element as indices of an array with these extents: 5, or [1][2]."""
+    """The indices of element ``number`` of an array with these extents, as text: 5, or [1][2]."""
     if len(extents) == 1:
         return str(number)
     out = []
@@ -64,9 +64,11 @@ def bytes_of(offset: int, size: int) -> str:
 
 
 def shared_element(variables: Iterable[Variable], entry: str, end: int, address: int, size: int, count: int) -> str:
-    """As ``element``, at an address of shared memory that ends at ``end``; empty outside every variable.
+    """The elements of the variable at an address of shared memory, in the form of ``element``; empty if no variable is
+    there. ``end``: the end of shared memory.
 
-    nvcc declares arrays as bytes with the alignment of their elements; then an access of that size is an element.
+    nvcc declares arrays as bytes with the alignment of their elements; an access of that size then counts as one
+    element.
     """
     for v in variables:
         past = end if v.extern else v.address + v.size
@@ -84,7 +86,7 @@ def shared_element(variables: Iterable[Variable], entry: str, end: int, address:
 
 
 def past_shared(variables: Iterable[Variable], entry: str, address: int, end: int) -> str:
-    """The position of an address behind the shared memory of a block, relative to its last variable."""
+    """The position of an address past the shared memory of a block, relative to its last variable."""
     last = max(variables, key=lambda v: (v.address, v.size), default=None)
     if last is None or address < end:
         return ""
