@@ -41,7 +41,7 @@ from ptxgen.arguments import flag, shown, word
 from ptxgen.errors import DtypeError, InputError, ShapeError
 from ptxgen.operations.gemm.problem import CONJUGATED, CONTIGUOUS, Gemm
 from ptxgen.problem.base import ELEMENTWISE_OPERANDS, OUT_DTYPES
-from ptxgen.problem.dtypes import ALLOWED, dtype
+from ptxgen.problem.dtypes import ALLOWED, FLOATS_8, dtype
 
 NO_KEY = (None, 0, 0, 0)
 Array = TypeVar("Array")
@@ -287,15 +287,17 @@ def launch_uncached(
     return result
 
 
-def check_same_dtype(a: View, b: View) -> None:
-    """DtypeError: a and b have different types."""
-    if a.dtype is not b.dtype:
-        raise DtypeError(f"a is {a.dtype} and b is {b.dtype}; they must be the same")
+def check_same_dtype(a: View, b: View, floats_8: bool = False) -> None:
+    """DtypeError: a and b have different types. ``floats_8``: both 8-bit floats are allowed."""
+    if a.dtype is b.dtype or (floats_8 and a.dtype.fp8 and b.dtype.fp8):
+        return
+    allowed = f", or {' and '.join(FLOATS_8)}" if floats_8 else ""
+    raise DtypeError(f"a is {a.dtype} and b is {b.dtype}; they must be the same{allowed}")
 
 
 def check_operands(a: View, b: View) -> None:
     """DtypeError, ShapeError, InputError: a and b cannot be multiplied."""
-    check_same_dtype(a, b)
+    check_same_dtype(a, b, floats_8=True)
     if a.dtype.name not in OUT_DTYPES:
         raise DtypeError(f"a and b have dtype {a.dtype.numpy}; it must be one of {ALLOWED}")
     if a.shape[-1] != b.shape[-2]:
@@ -358,7 +360,7 @@ def _problem(
         second.shape[-1],
         first.shape[-1],
         la + lb,
-        a.dtype.name,
+        first.dtype.name,
         compute,
         lda,
         ldb,
@@ -369,6 +371,7 @@ def _problem(
         deterministic,
         c.dtype.name,
         epilogue,
+        dtype_b=second.dtype.name,
     )
     if len(c.shape) == 3 and c.shape[0] != 1:
         strides = [batch_views.batch_stride(v) for v in (first, second, c)]
@@ -414,6 +417,7 @@ def _compute_on_host(
         stride_b=strides[1],
         block_a=epilogue.blocks[0],
         block_b=epilogue.blocks[1],
+        dtype_b=b.dtype.name,
     )
     before = np.ascontiguousarray(into) if beta != 0 else np.empty(c.shape, into.dtype)
     named = dict(zip("ABC", (*arrays, before), strict=True))

@@ -204,10 +204,11 @@ def _check_group(items: list[Item]) -> None:
     """DtypeError, InputError, OverlapError: items cannot be computed together."""
     first = items[0]
     for x in items:
-        if x.a.dtype is not first.a.dtype or x.c.dtype is not first.c.dtype:
+        given, wanted = ([v.dtype for v in (y.a, y.b, y.c)] for y in (x, first))
+        if given != wanted:
             raise DtypeError(
-                f"item {x.index}: a is {x.a.dtype} and out is {x.c.dtype}; they must be {first.a.dtype} and"
-                f" {first.c.dtype}, as in item {first.index}"
+                f"item {x.index}: a is {given[0]}, b is {given[1]} and out is {given[2]}; they must be {wanted[0]},"
+                f" {wanted[1]} and {wanted[2]}, as in item {first.index}"
             )
         require_same_memory(f"a of item {x.index}", x.a, f"a of item {first.index}", first.a)
         if x.c.device != first.c.device:
@@ -333,6 +334,7 @@ def _problem(group: list[Item], compute: str, deterministic: bool) -> GroupedGem
         deterministic,
         first.c.dtype.name,
         ",".join(first.epilogue.ops),
+        dtype_b=first.b.dtype.name,
     )
 
 
@@ -356,8 +358,7 @@ def _check_numbers(problem: GroupedGemm, index: list[int], alpha: Any, beta: Any
 def _compute_on_host(group: list[Item], problem: GroupedGemm, alpha: Any, beta: Any, launch: ListLaunch) -> None:
     """Copies host arrays to contiguous memory of the device, computes there, and copies the results back."""
     on = launch.driver
-    dtypes = (problem.element.numpy, problem.element.numpy, problem.output.numpy)
-    wholes = [np.zeros(size, dtype) for size, dtype in zip(problem.sizes, dtypes, strict=True)]
+    wholes = [np.zeros(size, element.numpy) for size, element in zip(problem.sizes, problem.types, strict=True)]
     reads_c = beta != 0
     for i, x in enumerate(group):
         for operand, v in ((A, x.a), (B, x.b), (C, x.c)):
@@ -370,7 +371,7 @@ def _compute_on_host(group: list[Item], problem: GroupedGemm, alpha: Any, beta: 
     flat = [y for ys in operands.values() for y in ys]
     with Buffers(on, dict(enumerate((*wholes, *flat)))) as buffers:
         at = list(buffers.addresses.values())
-        bytes_ = np.array([problem.element.bytes, problem.element.bytes, problem.output.bytes])
+        bytes_ = np.array([x.bytes for x in problem.types])
         addresses = problem.starts * bytes_ + np.array(at[:3], np.int64)
         rest = np.array(at[3:], np.int64).reshape(len(operands), len(group))
         launch(problem, addresses, alpha, beta, list(rest))
@@ -410,7 +411,7 @@ _launchers: dict[Any, ListLaunch] = {}
 def _launcher(problem: GroupedGemm, config: Config, on: Driver) -> ListLaunch:
     """The loaded kernel of a configuration. One kernel serves all groups with the same layout, types and epilogue."""
     large = bool((problem.lds > SMALL_LD).any())
-    fields = (problem.layout, problem.dtype, problem.compute, problem.out, problem.epilogue)
+    fields = (problem.layout, problem.dtype, problem.dtype_b, problem.compute, problem.out, problem.epilogue)
     key = (on, fields, config, large)
     if key not in _launchers:
         shared = driver_state.state_of(on)

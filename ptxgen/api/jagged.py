@@ -29,7 +29,7 @@ from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.operations.gemm.strided_arrays import C
 from ptxgen.operations.grouped.problem import GroupedGemm, write_leading_dimensions
 from ptxgen.problem.base import ELEMENTWISE_OPERANDS, OUT_DTYPES
-from ptxgen.problem.dtypes import dtype
+from ptxgen.problem.dtypes import FLOATS_8, dtype
 
 
 def gemm_jagged(
@@ -170,8 +170,10 @@ def _offsets(offsets: Any, a: View) -> View:
 
 def _check_operands(axis: str, a: View, b: View, name_a: str, name_b: str, items: int) -> tuple[int, ...]:
     """The shape of the result. DtypeError, ShapeError, InputError: the operands cannot be multiplied."""
-    if a.dtype is not b.dtype:
-        raise DtypeError(f"{name_a} is {a.dtype} and {name_b} is {b.dtype}; they must be the same")
+    if a.dtype is not b.dtype and not (a.dtype.fp8 and b.dtype.fp8):
+        raise DtypeError(
+            f"{name_a} is {a.dtype} and {name_b} is {b.dtype}; they must be the same, or {' and '.join(FLOATS_8)}"
+        )
     if a.dtype.name not in OUT_DTYPES:
         raise DtypeError(f"{name_a} and {name_b} have dtype {a.dtype}; no kernel multiplies them")
     require_same_memory(name_a, a, name_b, b)
@@ -344,6 +346,7 @@ def _problem(
         c.dtype.name,
         epilogue[0],
         axis,
+        dtype_b=b.dtype.name,
     )
 
 
@@ -364,6 +367,7 @@ def _without_items(p: GroupedGemm) -> Gemm:
         n,
         0,
         dtype=p.dtype,
+        dtype_b=p.dtype_b,
         compute=p.compute,
         ldc=ldc,
         aligned_c=p.aligned_c,

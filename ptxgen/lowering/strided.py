@@ -43,6 +43,11 @@ def strided(rows: Any, columns: Any, ld: Any, stride: Any, aligned: Any, kmajor:
     return Strided(kmajor, rows, columns, ld, stride, aligned, aligned_access(aligned, columns, ld, stride, size))
 
 
+def types_text(dtype: str, dtype_b: str = "") -> str:
+    """The types of A and B in the name of a kernel, once if they are the same."""
+    return "_".join(dict.fromkeys((dtype, dtype_b or dtype)))
+
+
 def matrix_product(
     m: Any,
     n: Any,
@@ -80,7 +85,7 @@ def matrix_product(
         operands.append(Operand(name, each.name, access, array_of(name, swapped)))
         shared.append(1 if batch > 1 and step == 0 else batch)
     return problem_type(
-        f"gemm_{dtype}_{layout.lower()}",
+        f"gemm_{types_text(dtype, dtype_b)}_{layout.lower()}",
         GemmExtents(m, n, k, batch),
         tuple(operands[:2]),
         tuple(operands[2:]),

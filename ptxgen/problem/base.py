@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from ptxgen.arguments import flag, integer, shown, word
 from ptxgen.errors import DtypeError, InputError, ShapeError
-from ptxgen.problem.dtypes import DTYPES, FAST_ACCUM, HALVES, Dtype, canonical, dtype
+from ptxgen.problem.dtypes import DTYPES, FAST_ACCUM, FLOATS_8, HALVES, Dtype, canonical, dtype
 from ptxgen.problem.epilogue_ops import (
     ACTIVATION,
     NUMBERED_OPS,
@@ -116,6 +116,7 @@ class ProblemBase:
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
     layout: str
     dtype: str
+    dtype_b: str = ""
     compute: str
     out: str
     epilogue: str
@@ -258,6 +259,17 @@ class ProblemBase:
                 known = ", ".join(allowed)
                 raise DtypeError(f"{name} is {shown(value)}; with dtype {self.dtype} it must be one of {known}")
 
+    def _normalize_second_dtype(self) -> None:
+        """Fills in ``dtype_b``, if it is empty. DtypeError: B has another type than A, and one of them is no 8-bit
+        float."""
+        name = self.dtype_b if self.dtype_b in DTYPES else canonical(self.dtype_b)
+        object.__setattr__(self, "dtype_b", name or self.dtype)
+        if self.dtype_b != self.dtype and not {self.dtype, self.dtype_b} <= set(FLOATS_8):
+            raise DtypeError(
+                f"dtype_b is {shown(self.dtype_b)} and dtype is {self.dtype}; they must be the same, or"
+                f" {' and '.join(FLOATS_8)}"
+            )
+
     def _normalize_layout(self, name: str, known: tuple[str, ...]) -> None:
         """Converts the value of the field ``name`` to capitals. ShapeError: the value is not in ``known``."""
         value = getattr(self, name)
@@ -377,8 +389,13 @@ class ProblemBase:
 
     @property
     def element(self) -> Dtype:
-        """The type of A and B."""
+        """The type of A, and of B unless ``types`` says otherwise."""
         return dtype(self.dtype)
+
+    @property
+    def types(self) -> tuple[Dtype, Dtype, Dtype]:
+        """The types of A, B and C."""
+        return self.element, dtype(self.dtype_b or self.dtype), self.output
 
     @property
     def output(self) -> Dtype:

@@ -123,7 +123,8 @@ class Dtype:
         return self.name
 
 
-_FP8 = ("e4m3", "e5m2")
+#: the 8-bit floating-point types; tensor cores also multiply one with the other
+FLOATS_8 = ("e4m3", "e5m2")
 #: the value of ``compute`` that sums fp8 products in the accumulators of tensor cores, without promotion
 FAST_ACCUM = "f32_fast_accum"
 
@@ -136,7 +137,7 @@ def _fp8(name: str, numpy: Any, roundoff: float, cuda: int, dlpack: int) -> Dtyp
         np.dtype(numpy),
         roundoff=roundoff,
         compute=("f32", FAST_ACCUM),
-        outputs=("bf16", "f16", "f32", *_FP8),
+        outputs=("bf16", "f16", "f32", *FLOATS_8),
         tma="u8",
         cuda=cuda,
         mma=name,
@@ -177,7 +178,7 @@ DTYPES = {
             np.dtype(np.float16),
             roundoff=2.0**-11,
             compute=("f32", "f16"),
-            outputs=("f16", "f32", *_FP8),
+            outputs=("f16", "f32", *FLOATS_8),
             tma="f16",
             cuda=2,
             mma="f16",
@@ -193,7 +194,7 @@ DTYPES = {
             np.dtype(ml_dtypes.bfloat16),
             roundoff=2.0**-8,
             compute=("f32",),
-            outputs=("bf16", "f32", *_FP8),
+            outputs=("bf16", "f32", *FLOATS_8),
             tma="bf16",
             cuda=14,
             mma="bf16",
@@ -231,8 +232,8 @@ DTYPES = {
         ),
         _complex("c64", 64, np.complex64, 2.0**-24, "f32", cuda=4, aliases=("cfloat",)),
         _complex("c128", 128, np.complex128, 2.0**-53, "f64", cuda=5, aliases=("cdouble",)),
-        _fp8(_FP8[0], ml_dtypes.float8_e4m3fn, 2.0**-4, cuda=28, dlpack=10),
-        _fp8(_FP8[1], ml_dtypes.float8_e5m2, 2.0**-3, cuda=29, dlpack=12),
+        _fp8(FLOATS_8[0], ml_dtypes.float8_e4m3fn, 2.0**-4, cuda=28, dlpack=10),
+        _fp8(FLOATS_8[1], ml_dtypes.float8_e5m2, 2.0**-3, cuda=29, dlpack=12),
         Dtype(
             "s8",
             8,

@@ -67,7 +67,7 @@ def random_operands(p: Problem, seed: int = 0, inputs: str = "normal") -> Iterat
     """Yields (name, array) of A, B and C one after the other, for callers that do not keep all of them."""
     rng = np.random.default_rng(seed)
     for n, (name, shape) in enumerate(zip("ABC", p.stored, strict=True)):
-        element = p.element if n < 2 else p.output
+        element = p.types[n]
         values, *imaginary = (_random_values(p, rng, inputs, n, shape) for _ in range(element.parts))
         yield name, np.resize(_as(values + 1j * imaginary[0] if imaginary else values, element), shape)
 

@@ -23,7 +23,7 @@ def scaled_mm(
     out_dtype: torch.dtype | None = None,
     use_fast_accum: bool = False,
 ) -> Tensor:
-    """The product scale_a·scale_b·input·mat2 + bias of matrices of float8_e4m3fn or float8_e5m2, as
+    """The product scale_a·scale_b·input·mat2 + bias of matrices, each of float8_e4m3fn or float8_e5m2, as
     ``torch._scaled_mm``; the kernel multiplies by the scales and adds the bias.
 
     ``input``: M×K. ``mat2``: K×N. ``scale_a``, ``scale_b``: float32; either one element each, or M×1 and 1×N, or one
@@ -46,9 +46,9 @@ def scaled_mm(
     for name, x in (("input", input), ("mat2", mat2), ("scale_a", scale_a), ("scale_b", scale_b), ("bias", bias)):
         if x is not None:
             check_dense(name, x)
-    if input.dtype not in FLOATS_8 or mat2.dtype is not input.dtype:
+    if input.dtype not in FLOATS_8 or mat2.dtype not in FLOATS_8:
         raise DtypeError(
-            f"input is {input.dtype} and mat2 is {mat2.dtype}; both must be float8_e4m3fn, or both float8_e5m2"
+            f"input is {input.dtype} and mat2 is {mat2.dtype}; each must be {' or '.join(map(str, FLOATS_8))}"
         )
     if input.dim() != 2 or mat2.dim() != 2:
         raise ShapeError(f"input has {input.dim()} dimensions and mat2 {mat2.dim()}; both must have 2")

@@ -35,9 +35,9 @@ ${multiply(step)}\
 
 <%def name="halves(u)">
 % if len(u.into) == 1:
-${convert.widen(plan.problem.dtype, u.into[0], u.words[0])}\
+${convert.widen(u.dtype, u.into[0], u.words[0])}\
 % else:
-${convert.widen_pair(plan.problem.dtype, u.into[0], u.into[1], u.words[0], ("%half0", "%half1"))}\
+${convert.widen_pair(u.dtype, u.into[0], u.into[1], u.words[0], ("%half0", "%half1"))}\
 % endif
 </%def>
 
@@ -49,7 +49,7 @@ ${convert.widen_pair(plan.problem.dtype, u.into[0], u.into[1], u.words[0], ("%ha
     mov.b16 %half0, ${u.words[0]};
 % endif
 % for n, elements in enumerate(u.half_pairs):
-    cvt.rn.f16x2.${plan.problem.dtype}x2 %pair, %half${n};
+    cvt.rn.f16x2.${u.dtype}x2 %pair, %half${n};
     mov.b32 {%half2, %half3}, %pair;
   % for half, r in zip(("%half2", "%half3"), elements):
     cvt.f32.f16 ${r}, ${half};

@@ -14,7 +14,7 @@ from ptxgen.operations.gemm.problem import LAYOUTS
 from ptxgen.operations.grouped.problem import GroupedGemm, write_leading_dimensions
 from ptxgen.problem.device import Device
 from tests.cases import mma, simt, wgmma
-from tests.cases.source import RandomCases, extents, pairs
+from tests.cases.source import RandomCases, extents, pairs, with_both_floats_8
 
 MAX_ITEMS = 40
 
@@ -46,7 +46,7 @@ def group(
         pads = rng.choice([0, 16] if whole else [0, 1, 2, 3, 8], p.lds.shape if not jagged else (1, 3))
         lds = p.lds + pads
         p = replace(p, ld=write_leading_dimensions(lds))
-    return p
+    return with_both_floats_8(p, bool(len(items) % 2))
 
 
 @dataclass(frozen=True)

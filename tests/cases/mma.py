@@ -11,7 +11,7 @@ from ptxgen.families.common.matrix_instructions import instruction
 from ptxgen.lowering.lower import lower
 from ptxgen.operations.gemm.problem import LAYOUTS, Gemm
 from ptxgen.problem.device import Device
-from tests.cases.source import RandomCases, extents
+from tests.cases.source import RandomCases, extents, with_both_floats_8
 from tests.lowered import legal
 
 #: dtype, compute, out
@@ -79,7 +79,7 @@ def problem(rng: np.random.Generator, limit: int, d: Device) -> Gemm:
                 )
             ]
         p = replace(p, lda=p.columns_a + pads[0], ldb=p.columns_b + pads[1], ldc=n + pads[2])
-    return p
+    return with_both_floats_8(p, bool(m % 2))
 
 
 def config(p: Gemm, d: Device, rng: np.random.Generator, threads: int = 1024) -> Config | None:

@@ -11,7 +11,7 @@ from ptxgen.families.skinny.geometry import geometry, is_kmajor, widest
 from ptxgen.lowering.lower import lower
 from ptxgen.operations.gemm.problem import LAYOUTS, Gemm
 from ptxgen.problem.device import Device
-from tests.cases.source import RandomCases, extents
+from tests.cases.source import RandomCases, extents, with_both_floats_8
 from tests.lowered import legal
 
 #: dtype, compute, out
@@ -58,7 +58,7 @@ def problem(rng: np.random.Generator, limit: int, d: Device, types: tuple[str, s
         least = (p.element.bytes, p.element.bytes, p.output.bytes)
         starts = [int(rng.choice([x for x in (1, 2, 4, 8, 16) if x >= b])) for b in least]
         p = replace(p, aligned_a=starts[0], aligned_b=starts[1], aligned_c=starts[2])
-    return p
+    return with_both_floats_8(p, bool(m % 2))
 
 
 def config(p: Gemm, d: Device, rng: np.random.Generator, threads: int = 1024) -> Config | None:

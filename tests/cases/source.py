@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
 from ptxgen.codegen.config.config import Config
+from ptxgen.operations.gemm.problem import Gemm
+from ptxgen.operations.grouped.problem import GroupedGemm
 from ptxgen.problem.device import Device
+from ptxgen.problem.dtypes import FLOATS_8
 
 P = TypeVar("P")
+G = TypeVar("G", Gemm, GroupedGemm)
 
 
 class CaseSource(Protocol):
@@ -86,3 +90,10 @@ def extents(rng: np.random.Generator, limit: int) -> tuple[int, int, int]:
         pool = kinds[rng.integers(len(kinds))] if rng.random() < 0.8 else list(range(1, limit))
         out.append(int(min(rng.choice(pool), limit)))
     return out[0], out[1], out[2]
+
+
+def with_both_floats_8(p: G, odd: bool) -> G:
+    """A product of 8-bit floats; if ``odd``, B has the other type."""
+    if not p.element.fp8 or not odd:
+        return p
+    return replace(p, dtype_b=next(name for name in FLOATS_8 if name != p.dtype))

@@ -11,7 +11,7 @@ from ptxgen.operations.gemm.problem import LAYOUTS, Gemm
 from ptxgen.problem.block_scales import SCALINGS
 from ptxgen.problem.device import Device
 from ptxgen.problem.dtypes import HALVES
-from tests.cases.source import RandomCases, extents
+from tests.cases.source import RandomCases, extents, with_both_floats_8
 from tests.lowered import legal
 
 #: dtype, compute, out
@@ -98,7 +98,7 @@ def problem(rng: np.random.Generator, limit: int, d: Device) -> Gemm:
         longer["epilogue"] = EPILOGUES[rng.integers(len(EPILOGUES))]
         if longer["epilogue"] in GATED:
             longer |= {"n": n + n % 2} if p.out in HALVES else {"epilogue": "scale"}
-    return replace(p, **longer)
+    return with_both_floats_8(replace(p, **longer), bool(m % 2))
 
 
 def config(p: Gemm, d: Device, rng: np.random.Generator, threads: int = 1024, **fixed: int) -> Config | None:

@@ -9,6 +9,7 @@ g, and its run starts at k = run (t + 4 r). The four sums of a lane are at rows 
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,7 +17,7 @@ from ptxgen.codegen.registers import braces
 from ptxgen.lowering.bit_products import COMPUTE, DIFFERENT_BITS, FIRST, INVERTED_FROM, LAST
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
-from ptxgen.problem.dtypes import DTYPES, promotion_k
+from ptxgen.problem.dtypes import DTYPES, FLOATS_8, Dtype, promotion_k
 
 ROWS, COLUMNS = 16, 8  #: rows and columns of C that one instruction, or a pair of instructions, computes
 
@@ -123,6 +124,7 @@ _TABLE = {
         for compute in t.compute
     },
 }
+_FLOATS_8 = re.compile(rf"\.({'|'.join(FLOATS_8)})\.\1\.")  #: the operands in the name of an instruction
 #: instructions of sm_75: half the depth of those of sm_80, with the same fragments
 _TURING = {
     ("f16", "f32"): replace(_TABLE["f16", "f32"], name=_name(16, 8, "f32.f16.f16.f32"), k=8, sm=75),
@@ -164,6 +166,14 @@ def _promoted(i: Instruction, p: KernelProblem, d: Device | None) -> Instruction
     return replace(i, promotes=promotion_k(p.element, p.compute) > 0 and d is not None and d.sm != 90)
 
 
+def of_floats_8(i: Instruction, first: Dtype, second: Dtype) -> Instruction:
+    """An instruction of equal 8-bit floats with operands of these types; any other instruction as it is."""
+    if not (first.fp8 and second.fp8):
+        return i
+    operands = f".{first.mma}.{second.mma}."
+    return replace(i, name=_FLOATS_8.sub(operands, i.name))
+
+
 def multiplies(p: KernelProblem) -> bool:
     """True if a tensor-core instruction exists for the problem's types."""
     return (p.element.real, p.compute) in _TABLE and (p.element.real == "f64" or not p.element.part)
@@ -178,4 +188,5 @@ def instruction(p: KernelProblem, d: Device | None = None) -> Instruction:
         return DOUBLE_90
     if p.compute == COMPUTE and p.algebra is DIFFERENT_BITS:
         return replace(_TABLE["u32", COMPUTE], inverts=True) if d is None or d.sm >= INVERTED_FROM else DIFFERENT
-    return _promoted(_entry(p.element.real, p.compute, d) or _TABLE["f16", "f32"], p, d)
+    i = _promoted(_entry(p.element.real, p.compute, d) or _TABLE["f16", "f32"], p, d)
+    return of_floats_8(i, *(x.element for x in p.operands[:2]))

@@ -41,11 +41,13 @@ class Load:
 
 @dataclass(frozen=True)
 class Unpack:
-    """The conversion of ``words`` to elements ``into``. ``how``: the name of a macro of math/skinny_fma.mako."""
+    """The conversion of ``words``, elements of type ``dtype``, to elements ``into``. ``how``: the name of a macro of
+    math/skinny_fma.mako."""
 
     how: str
     into: tuple[str, ...]
     words: tuple[str, ...]
+    dtype: str = ""
 
     @property
     def byte_places(self) -> list[tuple[str, int]]:
@@ -264,7 +266,9 @@ class Elements:
                 by_word.setdefault(word, {})[place] = self._at(i, d)
         element = dtype(self.x.dtype)
         how = "fp8" if element.fp8 else "bytes" if element.int8 else "halves"
-        return [Unpack(how, tuple(into[n] for n in sorted(into)), (word,)) for word, into in by_word.items()]
+        return [
+            Unpack(how, tuple(into[n] for n in sorted(into)), (word,), element.name) for word, into in by_word.items()
+        ]
 
     def _transposed(self, step: int, d: int) -> list[Unpack]:
         """The transpositions of 4 x 4 bytes (four k by four adjacent elements), after which a word holds four k of one

@@ -7,11 +7,12 @@ from ptxgen.codegen.parts.addressing import CAddressing, OperandAddressing
 from ptxgen.codegen.parts.epilogue import TileEpilogue
 from ptxgen.codegen.plan import Plan
 from ptxgen.codegen.tile_parts import compose_launch, compose_scheduler, vector_bytes
-from ptxgen.families.common.matrix_instructions import by_words
+from ptxgen.families.common.matrix_instructions import by_words, of_floats_8
 from ptxgen.families.skinny.geometry import SkinnyGeometry
 from ptxgen.families.skinny.layout import QUAD, SkinnyOperand
 from ptxgen.families.skinny.mainloop import SkinnyMainloop
 from ptxgen.lowering.kernel_problem import STRIDED
+from ptxgen.problem.dtypes import dtype
 
 
 class SkinnyPlan(Plan):
@@ -65,7 +66,16 @@ class SkinnyPlan(Plan):
         whole_lines = self.config.mma_m16 > 0 and by_words(p) is not None
         a, b = (
             SkinnyOperand(
-                x, p.dtype, p.element.bytes, int(g.along), depth, steps, stride, self.config.u, dp4a, whole_lines
+                x,
+                p.operand(x.name.upper()).dtype,
+                p.element.bytes,
+                int(g.along),
+                depth,
+                steps,
+                stride,
+                self.config.u,
+                dp4a,
+                whole_lines,
             )
             for x in (g.a, g.b)
         )
@@ -77,6 +87,7 @@ class SkinnyPlan(Plan):
         instruction = by_words(p, self.device) if c.mma_m16 else None
         if instruction is not None and p.element.bytes == 1 and instruction.sum == "f32":
             self.ptx_version = max(self.ptx_version, "8.4")
+            instruction = of_floats_8(instruction, dtype(x.dtype), dtype(y.dtype))
         # rounds f32 to tf32, from sm_90 on in one instruction
         rounding = "cvt.rn.tf32.f32" if self.device.sm >= 90 else "cvt.rna.tf32.f32"
         return SkinnyMainloop(p, c, self.geometry, self.arithmetic, x, y, dp4a, instruction, rounding)

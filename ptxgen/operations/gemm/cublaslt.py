@@ -205,7 +205,7 @@ class CublasLt:
             _check(lib.cublasLtMatmulDescSetAttribute(self._product, _FAST_ACCUM, ct.byref(fast), ct.sizeof(fast)))
         self._fuse()
         a, b, c = p.strides
-        self._b = self._matrix(p.dtype, p.columns_b, p.rows_b, p.ldb, b)
+        self._b = self._matrix(p.types[1].name, p.columns_b, p.rows_b, p.ldb, b)
         self._a = self._matrix(p.dtype, p.columns_a, p.rows_a, p.lda, a)
         self._d = self._matrix(p.out, p.n, p.m, p.ldc, c)
         # with an fp8 D, C of cuBLASLt must be bf16, although beta is 0

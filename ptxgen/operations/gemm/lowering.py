@@ -40,6 +40,7 @@ def lower_gemm(p: Gemm, **numbers: Any) -> KernelProblem:
         strides=(p.stride_a, p.stride_b, stride_c),
         epilogue=p.epilogue,
         deterministic=p.deterministic,
+        dtype_b=p.dtype_b,
         problem_type=numbers.get("problem_type", KernelProblem),
     )
     if p.scalings and p.k:  # without products, there is nothing to scale

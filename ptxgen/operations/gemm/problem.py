@@ -16,7 +16,7 @@ from ptxgen.arguments import integer, shown, word
 from ptxgen.errors import DtypeError, InputError, ShapeError
 from ptxgen.problem.base import ELEMENTWISE_OPERANDS, EXTENT_LIMIT, MEMORY_LIMIT, ProblemBase, described
 from ptxgen.problem.block_scales import SCALINGS, Scaling
-from ptxgen.problem.dtypes import Dtype, promotion_k
+from ptxgen.problem.dtypes import promotion_k
 
 LAYOUTS = ("NN", "NT", "TN", "TT")
 #: letter of a layout -> the letter for the conjugated operand
@@ -36,7 +36,8 @@ class Gemm(ProblemBase):
 
     ``lda``, ``ldb``, ``ldc``: leading dimensions in elements, 0 = contiguous. ``aligned_a``, ``aligned_b``,
     ``aligned_c``: the alignment of the operand's address in bytes, a power of two up to 16. ``deterministic``: the
-    order of summation must not depend on timing. ``dtype``: the type of A and B; ``out``: the type of C.
+    order of summation must not depend on timing. ``dtype``: the type of A and B; ``dtype_b``: the type of B if A has
+    one 8-bit float and B the other; ``out``: the type of C.
 
     ``epilogue``: operations after the product, separated by commas (``bias_column,relu``). The product is multiplied by
     the f32 scales ``scale_a`` and ``scale_b``: one number each, or, with ``scale_rows``, one for each row of A and one
@@ -125,13 +126,19 @@ class Gemm(ProblemBase):
         ),
     )
     block_b: str = field(default="", metadata=described("Blocks of B, columns of C x K, likewise."))
+    dtype_b: str = field(
+        default="",
+        metadata=described(
+            "Type of B, if it is another one than that of A: e4m3 or e5m2, with A of the other.", "DTYPE"
+        ),
+    )
 
     operation = "gemm"
     GATED = True
     COMPLEX = True
     SHAPE = ("m", "n", "k")
     SHAPE_FORM = "M,N,K"
-    CODE_OPTIONS = (*ProblemBase.CODE_OPTIONS, "block_a", "block_b")
+    CODE_OPTIONS = (*ProblemBase.CODE_OPTIONS, "block_a", "block_b", "dtype_b")
     RUNTIME_PARAMETERS = "M, N, K, leading dimensions"
     STEPS = "addresses, leading dimensions and batch strides"
 
@@ -139,6 +146,7 @@ class Gemm(ProblemBase):
         self._normalize_integers(("m", "n", "k", "lda", "ldb", "ldc", "aligned_a", "aligned_b", "aligned_c", "batch"))
         self._check_words_and_flags()
         self._normalize_dtypes()
+        self._normalize_second_dtype()
         self._normalize_layout("layout", COMPLEX_LAYOUTS if self.element.part else LAYOUTS)
         self._normalize_epilogue()
         check_blocks(self, self.block_a, self.block_b)
@@ -207,15 +215,10 @@ class Gemm(ProblemBase):
 
     @property
     def description(self) -> list[str]:
-        types = f"{self.dtype}, summed in {self.compute}"
+        types = f"{' and '.join(dict.fromkeys((self.dtype, self.dtype_b)))}, summed in {self.compute}"
         if self.block_a:
             types += f", scales of blocks of {self.block_a} of A and {self.block_b} of B"
         return [f"{self.operation}: C = alpha A B + beta C, layout {self.layout} (row-major), {types}"]
-
-    @property
-    def types(self) -> tuple[Dtype, Dtype, Dtype]:
-        """The types of A, B and C."""
-        return self.element, self.element, self.output
 
     @property
     def orders(self) -> str:

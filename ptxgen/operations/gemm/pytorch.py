@@ -100,9 +100,9 @@ class TorchScaled(TorchProduct):
         p, functional = self.problem, self.torch.nn.functional
         types = functional.ScalingType
         recipes = [types.BlockWise1x128 if s.rows == 1 else types.BlockWise128x128 for s in p.scalings.values()]
-        dtype_name = p.element.numpy.name
-        a = self.matrix(addresses["A"], p.m, p.lda, 1, dtype_name)[:, : p.k]
-        b = self.matrix(addresses["B"], p.n, p.ldb, 1, dtype_name)[:, : p.k].t()
+        type_a, type_b = (x.numpy.name for x in p.types[:2])
+        a = self.matrix(addresses["A"], p.m, p.lda, 1, type_a)[:, : p.k]
+        b = self.matrix(addresses["B"], p.n, p.ldb, 1, type_b)[:, : p.k].t()
         out, (scale_a, scale_b) = getattr(self.torch, p.output.numpy.name), self._scales
         return lambda: functional.scaled_mm(a, b, scale_a, recipes[0], scale_b, recipes[1], output_dtype=out)
 

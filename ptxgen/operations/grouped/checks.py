@@ -45,10 +45,9 @@ def check_grouped(
 def random_group(p: GroupedGemm, seed: int = 0, inputs: str = "normal") -> dict[str, Array]:
     """Random arrays that hold A, B and C of all items, with poisoned gaps, the operands of the epilogue, and the
     offsets."""
-    elements = (p.element, p.element, p.output)
     arrays = {
         name: np.full(size, dtype.poison, dtype.numpy)
-        for name, size, dtype in zip("ABC", p.sizes, elements, strict=True)
+        for name, size, dtype in zip("ABC", p.sizes, p.types, strict=True)
     }
     for name in p.epilogue_operands:
         dtype = p.epilogue_operand_dtype(name)

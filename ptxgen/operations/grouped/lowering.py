@@ -9,6 +9,7 @@ from ptxgen.lowering.block_scales import with_item_scales
 from ptxgen.lowering.descriptor_table import DescriptorTable, GroupExtents
 from ptxgen.lowering.kernel_problem import KernelProblem, Operand
 from ptxgen.lowering.sink import StoreTile
+from ptxgen.lowering.strided import types_text
 from ptxgen.operations.grouped.problem import GroupedGemm
 from ptxgen.problem.base import EXTENT_LIMIT, arithmetic_dtype
 
@@ -28,14 +29,14 @@ def lower_grouped(problem: GroupedGemm) -> KernelProblem:
     axes = {"A": (m, k), "B": (n, k), "C": (m, n)}
     aligned = (problem.aligned_a, problem.aligned_b, problem.aligned_c)
     made = []
-    for name, ld, start, vec in zip("ABC", lds, aligned, problem.vectors, strict=True):
+    for name, element, ld, start, vec in zip("ABC", problem.types, lds, aligned, problem.vectors, strict=True):
         rows, columns = axes[name] if kmajor[name] else axes[name][::-1]
         access = DescriptorTable(
             kmajor[name], rows, columns, ld, 0, start, vec, name=name, jagged=problem.jagged, group=problem
         )
-        made.append(Operand(name, problem.out if name == "C" else problem.dtype, access, name))
+        made.append(Operand(name, element.name, access, name))
     group = KernelProblem(
-        f"grouped_{problem.dtype}_{problem.layout.lower()}",
+        f"grouped_{types_text(problem.dtype, problem.dtype_b)}_{problem.layout.lower()}",
         GroupExtents(m, n, k, 1, problem, problem.jagged),
         tuple(made[:2]),
         tuple(made[2:]),

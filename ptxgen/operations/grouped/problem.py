@@ -69,11 +69,17 @@ class GroupedGemm(ProblemBase):
     )
     block_a: str = field(default="", metadata=described("Blocks of A with scales, of jagged=m: 1x128 or 1x128t."))
     block_b: str = field(default="", metadata=described("Blocks of B with scales, of jagged=m, likewise or 128x128."))
+    dtype_b: str = field(
+        default="",
+        metadata=described(
+            "Type of B, if it is another one than that of A: e4m3 or e5m2, with A of the other.", "DTYPE"
+        ),
+    )
 
     operation = "grouped"
     SHAPE = ("items",)
     SHAPE_FORM = "M,N,K+M,N,K+..."
-    CODE_OPTIONS = ("compute", "out", "epilogue", "jagged", "block_a", "block_b")
+    CODE_OPTIONS = ("compute", "out", "epilogue", "jagged", "block_a", "block_b", "dtype_b")
     RUNTIME_PARAMETERS = "the items, their M, N, K, leading dimensions and addresses"
     STEPS = "addresses and leading dimensions of all items"
 
@@ -83,6 +89,7 @@ class GroupedGemm(ProblemBase):
         self._normalize_layout("layout", LAYOUTS)
         word("jagged", self.jagged, JAGGED)
         self._normalize_dtypes()
+        self._normalize_second_dtype()
         self._normalize_epilogue()
         check_blocks(self, self.block_a, self.block_b)
         if self.block_a and (self.jagged != "m" or self.scalings["A"].rows > 1):
@@ -251,6 +258,7 @@ class GroupedGemm(ProblemBase):
             self.epilogue,
             block_a=self.block_a,
             block_b=self.block_b,
+            dtype_b=self.dtype_b,
         )
 
     # ---- the whole group
@@ -262,7 +270,7 @@ class GroupedGemm(ProblemBase):
 
     @property
     def description(self) -> list[str]:
-        types = f"{self.dtype}, summed in {self.compute}"
+        types = f"{' and '.join(dict.fromkeys((self.dtype, self.dtype_b)))}, summed in {self.compute}"
         return [f"{self.operation}: C = alpha A B + beta C per item, layout {self.layout} (row-major), {types}"]
 
     @property
@@ -310,10 +318,7 @@ class GroupedGemm(ProblemBase):
             fixed = [x for x in range(3) if "mnk"[x] != self.jagged]
             chosen[:, fixed] = extents[0, fixed]
         repeats = _rounded(np.array([max(1, len(extents) // len(chosen))]), 1)[0]
-        a, b, c = (
-            x * element.bytes
-            for x, element in zip(self.vectors, (self.element, self.element, self.output), strict=True)
-        )
+        a, b, c = (x * element.bytes for x, element in zip(self.vectors, self.types, strict=True))
         items = tuple((m, n, k) for m, n, k in np.repeat(chosen, repeats, axis=0).tolist())
         return replace(self, items=items, ld="", aligned_a=a, aligned_b=b, aligned_c=c)
 

@@ -152,6 +152,7 @@ class _Class:
 
     layout: str
     dtype: str
+    dtype_b: str
     compute: str
     out: str
     deterministic: bool
@@ -163,10 +164,9 @@ class _Class:
         """The class of a problem. LaunchError: the tile policy does not support the problem."""
         if p.jagged or p.epilogue_ops:
             raise LaunchError(f"{p.key()}: the tile policy is for lists of products without an epilogue")
-        sizes = p.element.bytes, p.element.bytes, p.output.bytes
-        aligned = tuple(vec * size for vec, size in zip(p.vectors, sizes, strict=True))
+        aligned = tuple(vec * x.bytes for vec, x in zip(p.vectors, p.types, strict=True))
         large = tuple(bool(x) for x in p.lds.max(axis=0, initial=1) > SMALL_LD)
-        return cls(p.layout, p.dtype, p.compute, p.out, p.deterministic, aligned, large)
+        return cls(p.layout, p.dtype, p.dtype_b, p.compute, p.out, p.deterministic, aligned, large)
 
     def problem(self, side: int) -> GroupedGemm:
         """A problem of the class with one item."""
@@ -183,6 +183,7 @@ class _Class:
             c,
             deterministic=self.deterministic,
             out=self.out,
+            dtype_b=self.dtype_b,
         )
 
 

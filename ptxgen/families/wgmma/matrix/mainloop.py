@@ -153,8 +153,8 @@ class Mainloop(Part):
         p = self.problem
         if self.split:
             return f"m64n{self.y_tile}k{STEP // bf16x3.FACTOR_BYTES}.f32.bf16.bf16"
-        element_type = p.element.mma
-        return f"m64n{self.y_tile}k{STEP // p.element.bytes}.{p.accumulator}.{element_type}.{element_type}"
+        types = ".".join(p.operand(x.name.upper()).element.mma for x in (self.x, self.y))
+        return f"m64n{self.y_tile}k{STEP // p.element.bytes}.{p.accumulator}.{types}"
 
     @property
     def immediates(self) -> str:
