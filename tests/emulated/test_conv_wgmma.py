@@ -222,6 +222,27 @@ GROUPS = {
         {"direction": "weight_grad", "stride": 2},
         "u=16 ml=64 nl=64 kg=2 splitk=last_cta vec_c=2",
     ),
+    "weight gradients of packed operands, a sum of all slices": (
+        64,
+        24,
+        2,
+        NCHW | {"direction": "weight_grad"},
+        "u=32 ml=64 nl=64 kg=2 splitk=workspace operand_path_a=pack operand_path_b=pack",
+    ),
+    "blocks of packed operands, a cluster": (
+        16,
+        16,
+        8,
+        NCHW | {"direction": "weight_grad", "stride": 2},
+        "u=16 ml=64 nl=64 cluster_k=2 transposed_mma=1 operand_path_a=pack operand_path_b=pack",
+    ),
+    "blocks, taps are adjacent in the gradient": (
+        16,
+        16,
+        8,
+        {"direction": "weight_grad", "filters": "KCRS"},
+        "u=16 ml=64 nl=64 kg=2 splitk=last_cta",
+    ),
     "blocks, an item of all groups, each slice stores a part": (
         16,
         16,

@@ -120,7 +120,8 @@ def test_taps_do_not_merge_otherwise(shape):
     [
         {"groups": 4},  # channels of a group are no whole 16 bytes
         {"groups": 2, "k": 32, "layout": "CHWN"},
-        {"groups": 2, "k": 32, "layout": "NCHW", "direction": "weight_grad"},
+        {"groups": 2, "k": 32, "layout": "NCHW", "direction": "weight_grad", "dtype": "f32"},
+        {"groups": 2, "k": 32, "direction": "weight_grad", "filters": "CRSK"},
         {"dtype": "e4m3", "filters": "KCRS"},  # bytes are not copied
         {"dtype": "s8", "layout": "NCHW"},
         {"layout": "CHWN", "d": 3, "t": 2},  # five axes

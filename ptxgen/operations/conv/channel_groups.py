@@ -22,8 +22,9 @@ def has_items(v: Conv) -> bool:
     aligned = all(n // v.groups * v.element.bytes % 16 == 0 for n in (v.c, v.k))
     flat = v.layout != "CHWN" and not v.deep and not any(v.pads[0])
     whole = v.groups > 1 and not v.fold and 0 not in (v.n, v.c, v.k)
-    natural = v.direction != "weight_grad" or (v.layout, v.filters) == ("NHWC", "KRSC")
-    return whole and natural and flat and aligned
+    # rows of a weight gradient are filters; in NCHW and f32, result gradients have no rows of a group's filters
+    rows = v.direction != "weight_grad" or (v.swapped and (v.layout == "NHWC" or v.element.bytes == 2))
+    return whole and rows and flat and aligned
 
 
 def groups_of_item(v: Conv) -> int:
