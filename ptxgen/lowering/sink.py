@@ -282,7 +282,7 @@ class ValueSink:
 
 @dataclass(frozen=True, kw_only=True)
 class StoreValue(ValueSink):
-    """The sink C = value."""
+    """The sink C = value, where the value is an expression of each result."""
 
     value: Node
 

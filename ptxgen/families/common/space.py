@@ -117,8 +117,8 @@ class _Lazy(Mapping[str, Ints]):
 
 
 class Candidates(Columns):
-    """Legal configurations of one problem. Configuration i is row ``rows[i]`` of the bases of all parts, with the K
-    slices of cell ``cell[i]`` of all parts.
+    """Legal configurations of one problem. For configuration i, ``rows[i]`` is the number of its row in the bases of
+    all parts, and ``cell[i]`` the number of its cell in the cells of all parts.
 
     Reads like ``Columns``. Code that visits the whole space reads the small tables part by part instead (``groups``).
     """

@@ -12,7 +12,7 @@ from ptxgen.families.registry import STORES_PRODUCTS, class_in, function_in, mod
 
 
 def _thread_products(c: Any) -> Any:
-    """Multiply-adds of a lane per iteration; an MMA instruction counts as one multiply-add."""
+    """The multiply-adds per iteration for the sums that a lane holds."""
     return c.ms * c.ns * c.u // c.kl
 
 

@@ -34,7 +34,7 @@ FIXED_REGISTERS = 36  #: registers of a thread besides operands, sums and addres
 COPY_REGISTERS = 10  #: addresses of copies to stages
 NO_WEIGHTS = QuantizedRows(True, 1, 1, 1, 0, 1, 1)
 MANY_STEPS = 4  #: steps of which ptxas hoists the loads of two next ones
-HOISTED = 16  #: loads that ptxas hoists into registers which are free at that place
+HOISTED = 16  #: loads that ptxas hoists into registers that are free there
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)

@@ -17,8 +17,8 @@ from ptxgen.lowering.strided import matrix_product
 
 
 def _thread_products(c: Any) -> Any:
-    """Multiply-adds of a thread per iteration: with FMA, those of its part of K; an MMA instruction counts as one
-    thread's."""
+    """The multiply-adds of a thread per iteration. With FMA, they are those of its part of K; with MMA instructions,
+    all multiply-adds for the sums that it holds."""
     return thread_products(c) // np.where(c.mma_m16 > 0, 1, WARP // c.lanes_long)
 
 

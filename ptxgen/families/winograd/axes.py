@@ -1,5 +1,5 @@
 """The axes of the Winograd families, which are those of FMA kernels. Only products of weight gradients are split along
-K; lists are not computed.
+K. There are no lists of products.
 
 Axes that keep their defaults remain axes, because stored configurations name every axis of their family.
 """

@@ -248,7 +248,7 @@ class Im2colLoads(MatrixLoads):
         return TensorMap(x.name.upper(), element_type, (inner, *taps, outer, *items), (*pitches, *item), box, x.span)
 
     def filter_taps(self, descriptor: Im2colDescriptor) -> tuple[int, ...]:
-        """The extents of the axes of filter taps in their map."""
+        """The extents of the filter's tap axes in the tensor map of filters."""
         return (descriptor.tap_count * descriptor.row_taps,)
 
     @property

@@ -84,7 +84,8 @@ class RowTapLoads(PhasedLoads):
 
 
 def with_row_taps(p: KernelProblem, c: Config) -> KernelProblem:
-    """The problem whose taps are rows of filter taps, with a halo of pixels, if ``c`` has ``row_taps``; else ``p``."""
+    """The problem whose taps are rows of filter taps, with a halo of pixels, if ``c`` has ``row_taps`` above 1; else
+    ``p``."""
     x = im2col(p)
     if c.row_taps == 1 or x is None or x.row_taps > 1:
         return p
