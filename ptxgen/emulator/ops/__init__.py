@@ -1,1 +1,2 @@
-"""The instructions, in folders by the chapters of the PTX ISA, and the operands from which their steps are built."""
+"""The instructions, in folders by the chapters of the PTX ISA, and the operands that steps of instructions are built
+from."""

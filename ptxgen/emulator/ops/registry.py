@@ -1,4 +1,4 @@
-"""The instruction table: a row has the function that compiles one instruction to a step.
+"""The instruction table: each row has the function that compiles instructions of one name to steps.
 
 A step is called with a warp batch and a mask of the executing lanes (None: all live lanes of the batch). Kinds of rows:
 
@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from ptxgen.emulator.ptx.syntax import Instruction
 from ptxgen.emulator.warp_batch import Step
 
-#: compiles an instruction: called with a builder and the instruction
+#: a function that compiles an instruction, called with a builder and the instruction
 Compile = Callable[..., Step]
 C = TypeVar("C", bound=Compile)
 
@@ -28,8 +28,8 @@ C = TypeVar("C", bound=Compile)
 class Row:
     """One row of the table of instructions.
 
-    ``execution``: "plain" in a block of instructions, "warp" by whole warps alone, "blocking" if a warp may wait,
-    "branch" or "exit"; ``polls``: the instruction may read a value that another warp will write, as in a spin loop.
+    ``execution``: the kind of the row, one of those listed in the text of the module; ``polls``: the instruction may
+    read a value that another warp will write, as in a spin loop.
     """
 
     compile: Compile

@@ -25,7 +25,7 @@ MODIFIERS = {*SIZES, *_WORDS.split()}
 
 
 def suggestion(ins: Instruction) -> str:
-    """ ", did you mean bar.sync" for bar.snyc; empty if no instruction is similar."""
+    """A suggestion such as ", did you mean bar.sync" for bar.snyc; empty if no instruction is similar."""
     names = {name.partition(".")[0] for name in TABLE if name[0] != "*"}
     op = ins.op if ins.op in names else closest(ins.op, names) or ins.op
     mods = tuple(

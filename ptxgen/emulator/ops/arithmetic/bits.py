@@ -138,7 +138,8 @@ def extract(b: Builder, ins: Instruction) -> Step:
 
 
 def field_limit(bits: int) -> Any:
-    """Mask of a position or a length: 8 bits as PTX defines; for 64-bit operands the hardware uses all 32 bits."""
+    """Mask of the bits of a position or a length that count: 8 bits, as PTX defines; all 32 bits for 64-bit operands,
+    as on the hardware."""
     return np.uint32(0xFF if bits == 32 else 0xFFFFFFFF)
 
 
@@ -183,7 +184,7 @@ def bmsk(b: Builder, ins: Instruction) -> Step:
 
 @instruction("szext")
 def szext(b: Builder, ins: Instruction) -> Step:
-    """Extends the low bits of a word with zeros or with their sign."""
+    """szext: extends the low bits of a word with zeros or with their sign."""
     if len(ins.mods) != 2 or ins.mods[0] not in ("clamp", "wrap") or ins.mods[1] not in ("u32", "s32"):
         raise b.unsupported()
     x, n = b.src(ins.operands[1], "u32"), b.src(ins.operands[2], "u32")

@@ -32,7 +32,7 @@ _ORDERED: dict[str, Any] = {
 }
 
 
-#: an unordered comparison is the negation of the opposite ordered one
+#: an unordered comparison is the negation of the opposite ordered comparison
 _OPPOSITE: dict[str, Any] = {
     "ltu": np.greater_equal,
     "leu": np.greater,
@@ -65,7 +65,7 @@ def compare(name: str, dtype: str, a: Array, c: Array, out: Array) -> None:
 
 
 def compared_type(b: Builder, ins: Instruction) -> tuple[str, str, bool]:
-    """The comparison, the type in which it compares, and whether it flushes subnormal numbers."""
+    """The tuple (comparison, type in which it compares, whether it flushes subnormal numbers)."""
     name = next((m for m in ins.mods if m in COMPARISONS), "")
     dtype = ins.mods[-1]
     known = COMPARISONS | set(_COMBINE) | set(SIZES) | {"ftz"}
@@ -79,7 +79,7 @@ def compared_type(b: Builder, ins: Instruction) -> tuple[str, str, bool]:
 
 
 def predicate(b: Builder, op: Operand) -> tuple[int, bool]:
-    """The view of a predicate operand, and whether the operand is negated."""
+    """The pair (view of a predicate operand, whether the operand is negated)."""
     if isinstance(op, Not):
         return b.src(op.reg, "pred"), True
     return b.src(op, "pred"), False

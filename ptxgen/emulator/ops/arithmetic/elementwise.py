@@ -1,9 +1,10 @@
-"""The table of integer operations: one row has the operation of both engines, lane by lane.
+"""The table of integer operations, which compute lane by lane: one row has an operation for both engines, NumPy and
+LLVM.
 
 A row has the types of the sources and of the result, a NumPy function and an LLVM function. Types are letters: T the
-type of the instruction, R unsigned integers (or truth values) of its size, U u32, W integers of twice its size.
-A NumPy function is a ufunc, or it is called with (type, out, *arrays). An LLVM function is called with
-(emitter, type, *registers) and returns the register of the result.
+type of the instruction, R unsigned integers (or truth values) of its size, U u32, W integers of twice its size. A NumPy
+function is a ufunc, or it is called with (type, out, *arrays). An LLVM function is called with (emitter, type,
+*registers) and returns the register of the result.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ Mask = NDArray[np.bool_] | None
 
 @dataclass(frozen=True)
 class Operation:
-    """One row: types of the sources, of the result, and the functions of both engines."""
+    """One row of the table: types of the sources and of the result, and the functions of both engines."""
 
     sources: str
     result: str
@@ -41,7 +42,7 @@ def typed(letter: str, dtype: str) -> str:
 
 
 def text(form: str) -> Callable[..., str]:
-    """An LLVM instruction: {0}, {1} are the operands, {t} is their type."""
+    """A function that prints an LLVM instruction: in ``form``, {0} and {1} are the operands, {t} is their type."""
 
     def emit(e: Emitter, dtype: str, *words: str) -> str:
         return e.new(form.format(*words, t=WORD[SIZES[dtype]]))
@@ -50,7 +51,7 @@ def text(form: str) -> Callable[..., str]:
 
 
 def intrinsic(name: str, *more: str) -> Callable[..., str]:
-    """An LLVM intrinsic function; ``more``: further arguments."""
+    """A function that prints a call of an LLVM intrinsic; ``more``: further arguments."""
 
     def emit(e: Emitter, dtype: str, *words: str) -> str:
         t = WORD[SIZES[dtype]]
@@ -61,7 +62,8 @@ def intrinsic(name: str, *more: str) -> Callable[..., str]:
 
 
 def counted(name: str, *more: str) -> Callable[..., str]:
-    """As ``intrinsic``, with a result of 32 bits."""
+    """A function that prints a call of an LLVM intrinsic whose result is converted to 32 bits; ``more``: further
+    arguments."""
     emit = intrinsic(name, *more)
     return lambda e, dtype, word: e.resize(emit(e, dtype, word), SIZES[dtype], 4, False)
 
@@ -86,7 +88,7 @@ def high(dtype: str, x: Array, y: Array) -> Any:
 
 
 def product(e: Emitter, dtype: str, x: str, y: str) -> str:
-    """The whole product, of twice the size."""
+    """The whole product, which has twice the size of its factors."""
     size = SIZES[dtype]
     x, y = (e.resize(word, size, 2 * size, dtype in SIGNED) for word in (x, y))
     return e.new(f"mul {WORD[2 * size]} {x}, {y}")
@@ -99,7 +101,7 @@ def upper(e: Emitter, dtype: str, x: str, y: str) -> str:
 
 
 def plus(multiply: Callable[..., str], scale: int = 1) -> Callable[..., str]:
-    """The sum of a product, of ``scale`` times the size of its operands, and a third operand."""
+    """A function that adds a third operand to a product, which has ``scale`` times the size of its factors."""
 
     def emit(e: Emitter, dtype: str, x: str, y: str, z: str) -> str:
         return e.new(f"add {WORD[scale * SIZES[dtype]]} {multiply(e, dtype, x, y)}, {z}")
@@ -131,7 +133,7 @@ def reversed_bits(dtype: str, out: Array, x: Array) -> None:
 
 
 def assign(function: Callable[..., Any]) -> Callable[..., None]:
-    """A NumPy function of a row, from one that returns an array."""
+    """The NumPy function of a row, from a function that returns an array."""
 
     def write(dtype: str, out: Array, *arrays: Array) -> None:
         out[...] = function(dtype, *arrays)
@@ -152,7 +154,7 @@ def no_bits(e: Emitter, dtype: str, x: str) -> str:
     return e.new(f"zext i1 {e.new(f'icmp eq {t} {x}, 0')} to {t}")
 
 
-#: by the name of the instruction, with .lo, .hi or .wide
+#: the rows by name of the instruction, with .lo, .hi or .wide
 OPERATIONS: dict[str, Operation] = {
     "add": Operation("RR", "R", np.add, text("add {t} {0}, {1}")),
     "sub": Operation("RR", "R", np.subtract, text("sub {t} {0}, {1}")),

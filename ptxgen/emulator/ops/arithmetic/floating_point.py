@@ -66,7 +66,7 @@ class Style:
     def store(self, value: Array, out: Array, *operands: Array, exact: Callable[[], Array] | None = None) -> None:
         """Writes a result with .ftz, .sat, .relu and the NaN of the hardware applied.
 
-        ``operands``: for f64, in the order in which a NaN among them becomes the result. ``exact``: the result before
+        ``operands``: the f64 operands; the first NaN among them becomes the result. ``exact``: gives the result before
         rounding, which .ftz tests.
         """
         if self.base == "f64":
@@ -144,7 +144,7 @@ def mul(b: Builder, ins: Instruction) -> Step:
     return into(b, dst, compute)
 
 
-#: bits of a float64 below the last bit of a normal float32, and their value half way between two float32 numbers
+#: in the bits of a float64: those below the last bit of a normal float32, and their value half way between two float32
 LOW = np.array(0x1FFFFFFF, np.uint64)
 
 
@@ -336,7 +336,8 @@ FUNCTIONS: dict[str, Callable[[Array], Array]] = {
 
 @instruction(*FUNCTIONS)
 def function(b: Builder, ins: Instruction) -> Step:
-    """Functions of one argument; .approx functions are correctly rounded, so within the documented error."""
+    """The step of a function of one argument. .approx functions are correctly rounded, which is within the documented
+    error."""
     s = Style(b, ins, {"approx"})
     x = b.src(ins.operands[1], s.dtype)
     f = FUNCTIONS[ins.op]
@@ -370,7 +371,7 @@ def function(b: Builder, ins: Instruction) -> Step:
 
 
 def upper_half(a: Array, f: Callable[[Array], Array], out: Array) -> None:
-    """rcp and rsqrt of f64 with .ftz: only the upper words of the operand and of the result are used."""
+    """rcp and rsqrt of f64 with .ftz, which use only the upper words of the operand and of the result."""
     upper = np.uint64(0xFFFFFFFF00000000)
     x = flush((a.view(np.uint64) & upper).view(np.float64), "f64")
     value = flush((f(x).view(np.uint64) & upper).view(np.float64), "f64")
@@ -413,7 +414,8 @@ def lower_two(e: Emitter, ins: Instruction, guard: str) -> None:
 
 
 def lower_halves(e: Emitter, ins: Instruction, dtype: str, guard: str) -> None:
-    """Arithmetic in float64, where sums and products of two numbers are exact; fma is rounded to odd."""
+    """Compiles arithmetic on 16-bit floats in float64, where sums and products of two numbers are exact; fma is rounded
+    to odd."""
     form = HALVES[dtype]
     size = 4 if dtype.endswith("x2") else 2
     whole = [e.word(e.src(o, f"u{8 * size}")) for o in ins.operands[1:]]

@@ -1,10 +1,10 @@
-"""The LLVM text of floating-point conversions and of results, with the bits of ``numerics``."""
+"""The LLVM text of floating-point conversions and of NaN results; the bits are those that ``numerics`` computes."""
 
 from __future__ import annotations
 
 from ptxgen.emulator.ops.operands.emitter import Emitter, Value
 
-#: 16-bit formats, one or two elements in a register: fraction bits, exponent bias
+#: 16-bit formats, with one or two elements in a register: (fraction bits, exponent bias)
 HALVES = {"f16": (10, 15), "f16x2": (10, 15), "bf16": (7, 127), "bf16x2": (7, 127)}
 
 
@@ -26,7 +26,7 @@ def real_result(e: Emitter, dtype: str, text: str, *operands: str) -> Value:
 
 
 def wide_half(e: Emitter, half: str, form: tuple[int, int]) -> str:
-    """16 bits to float64."""
+    """Converts a 16-bit floating-point number to float64."""
     if form[0] == 10:
         single = e.real(widened(e, half))
     else:
@@ -37,7 +37,7 @@ def wide_half(e: Emitter, half: str, form: tuple[int, int]) -> str:
 
 
 def sum_to_odd(e: Emitter, x: str, y: str) -> str:
-    """x + y in float64, rounded to odd: if inexact, the neighbouring number with an odd last bit."""
+    """x + y in float64, rounded to odd: an inexact sum becomes the neighbouring number whose last bit is 1."""
     total = e.new(f"fadd double {x}, {y}")
     back = e.new(f"fsub double {total}, {x}")
     a = e.new(f"fsub double {total}, {back}")
@@ -59,7 +59,7 @@ def sum_to_odd(e: Emitter, x: str, y: str) -> str:
 
 
 def narrow_half(e: Emitter, x: str, form: tuple[int, int]) -> str:
-    """float64 to 16 bits, to nearest even; NaN becomes 0x7fff."""
+    """Converts float64 to a 16-bit floating-point number, to nearest even; NaN becomes 0x7fff."""
     digits, bias = form
     cut = 52 - digits
     bits = e.new(f"bitcast double {x} to i64")

@@ -31,7 +31,7 @@ BITS: dict[str, Any] = {"f16": np.uint16, "bf16": np.uint16, "f32": np.uint32, "
 FLOAT = {"f16": F16, "bf16": BF16, "f32": F32, "f64": F64}
 
 
-#: the operations of reductions that are one function of NumPy
+#: the reduction operations that one NumPy function computes
 REDUCTIONS: dict[str, Any] = {
     "add": np.add,
     "min": np.minimum,
@@ -84,7 +84,7 @@ def propagate_nans(value: Array, *operands: Array) -> Array:
 
 
 def sqrt64(a: Array, mode: str) -> Array:
-    """The square root of float64 values in a directed rounding."""
+    """The square root of float64 values, rounded in the direction ``mode``."""
     near = np.sqrt(a)
     small = a < 2.0**-900
     x, r = np.where(small, a * 2.0**200, a), np.where(small, near * 2.0**100, near)
@@ -98,14 +98,14 @@ def sqrt64(a: Array, mode: str) -> Array:
 
 
 def two_sum(a: Array, b: Array) -> tuple[Array, Array]:
-    """a + b rounded, and the exact rounding error (float64, no overflow)."""
+    """The pair (a + b rounded to float64, exact rounding error); sums must not overflow."""
     s = a + b
     t = s - a
     return s, (a - (s - t)) + (b - t)
 
 
 def to_odd(s: Array, lost: Array) -> Array:
-    """Rounds to odd: sets the last bit of ``s`` if it is inexact; ``lost`` is the rounding error."""
+    """Rounds sums to odd: sets the last bit of ``s`` where ``lost``, its rounding error, is not 0."""
     bits = np.array(s).view(np.int64)  # a copy; an array even if every operand is a constant
     inexact = (lost != 0) & np.isfinite(s) & np.isfinite(lost) & (bits & 1 == 0)
     step = np.where((lost > 0) == (s > 0), 1, -1)
@@ -138,7 +138,7 @@ def round_to(x: Array, dtype: str, mode: str = "rn") -> Array:
 
 
 def bf16_from_f32(x: Array) -> Array:
-    """Round to nearest even, NaN canonical."""
+    """Converts float32 to bf16, to nearest even; NaN becomes canonical."""
     bits = x.view(np.uint32)
     near = ((bits + np.uint32(0x7FFF) + ((bits >> np.uint32(16)) & np.uint32(1))) >> np.uint32(16)).astype(np.uint16)
     near[np.isnan(x)] = 0x7FFF
@@ -146,7 +146,7 @@ def bf16_from_f32(x: Array) -> Array:
 
 
 def directed(exact: Array, near: Array, mode: str) -> Array:
-    """Corrects a result rounded to nearest to the rounding mode ``mode``; ``exact`` in float64."""
+    """Corrects a result that was rounded to nearest to the rounding mode ``mode``; ``exact``: the result in float64."""
     if mode == "rn":
         return near
     back = near.astype(F64)
@@ -178,8 +178,8 @@ def flush(x: Array, dtype: str) -> Array:
 def flush_rounded(value: Array, dtype: str, mode: str, exact: Callable[[], Array]) -> Array:
     """Flushes subnormal results; ``exact``: the result before rounding (float64, rounded to odd).
 
-    The hardware tests the result rounded with an unbounded exponent. So a result that rounds up to the smallest normal
-    number only because subnormal numbers have fewer bits becomes zero too.
+    The hardware tests the result as rounded with an unbounded exponent. A result that rounds up to the smallest normal
+    number only because subnormal numbers have fewer bits is therefore flushed, too.
     """
     out = flush(value, dtype)
     edge = np.abs(out) == np.array(TINY[dtype], out.dtype)
@@ -210,7 +210,7 @@ def add_odd(a: Array, b: Array) -> Array:
 
 
 def two_product(a: Array, b: Array) -> tuple[Array, Array]:
-    """a * b rounded, and the exact rounding error, by Veltkamp's and Dekker's splitting."""
+    """The pair (a * b rounded to float64, exact rounding error), by Veltkamp's and Dekker's splitting."""
     p = a * b
     k = 134217729.0
     t = k * a
@@ -260,7 +260,7 @@ def fma64(a: Array, b: Array, c: Array, mode: str = "rn") -> Array:
 
 
 def ratio_to_f64(n: int, d: int, mode: str) -> float:
-    """n / d, which is not zero, to float64, by the given rounding. Fractions would divide by common factors first."""
+    """n / d as float64 by the given rounding; n / d is not zero. A Fraction would first divide by common factors."""
     sign = -1 if (n < 0) != (d < 0) else 1
     n, d = abs(n), abs(d)
     exponent = n.bit_length() - d.bit_length()
@@ -283,7 +283,7 @@ def ratio_to_f64(n: int, d: int, mode: str) -> float:
 
 
 def directed_f64(operation: str, mode: str, a: Array, b: Array) -> Array:
-    """add, mul or div of float64 in a directed rounding, lane by lane."""
+    """add, mul or div of float64, rounded in the direction ``mode``, lane by lane."""
     with np.errstate(all="ignore"):
         out = np.array({"add": np.add, "mul": np.multiply, "div": np.divide}[operation](a, b), F64, ndmin=1)
     a, b = np.broadcast_to(a, out.shape), np.broadcast_to(b, out.shape)

@@ -60,12 +60,12 @@ def calculate(name: str, a: Array, b: Array, compare: str = "") -> Array:
 
 
 def split(op: Operand) -> tuple[Operand, str]:
-    """An operand and its selector."""
+    """The pair (operand, selector of its bytes or half words)."""
     return (op.reg, op.select) if isinstance(op, Selected) else (op, "")
 
 
 class Form:
-    """The modifiers of an instruction."""
+    """The modifiers of a video instruction."""
 
     def __init__(self, b: Builder, ins: Instruction, allowed: set[str], types: int) -> None:
         self.types = ins.types
@@ -80,7 +80,7 @@ class Form:
 
 
 def scalar_source(b: Builder, op: Operand, dtype: str) -> tuple[int, int, int, bool]:
-    """A source operand with its selector: view, lowest bit, number of bits, whether signed."""
+    """A source operand with its selector, as (view, lowest bit, number of bits, whether it is signed)."""
     inner, select = split(op)
     if select and (len(select) != 2 or int(select[1]) > (3 if select[0] == "b" else 1)):
         raise b.malformed(f".{select} selects no byte or half word of one register")
@@ -201,7 +201,8 @@ def product(b: Builder, ins: Instruction) -> Step:
 
 @instruction(*(f"v{name}{n}" for name in ("add", "sub", "avrg", "absdiff", "min", "max", "set") for n in (2, 4)))
 def parallel(b: Builder, ins: Instruction) -> Step:
-    """SIMD instructions on two half words or four bytes; the lanes of the mask replace those of c or are added to c."""
+    """SIMD instructions on two half words or four bytes. The lanes that the mask selects replace lanes of the operand
+    c, or are added to c."""
     name, lanes = ins.op[1:-1], int(ins.op[-1])
     form = Form(b, ins, {"add", *(_COMPARE if name == "set" else {"sat"})}, 2 if name == "set" else 3)
     if len(ins.operands) != 4 or (name == "set") != bool(form.compare):

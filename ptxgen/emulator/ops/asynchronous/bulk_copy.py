@@ -40,7 +40,7 @@ Mask = NDArray[np.bool_] | None
 SIGNAL = "mbarrier::complete_tx::bytes"
 
 
-#: the types of each reduction, by destination
+#: reduction -> its types, by the state space of the destination
 REDUCTIONS = {
     "shared::cluster": {
         "add": {"u32", "s32", "u64"},
@@ -66,13 +66,13 @@ REDUCTIONS = {
 
 
 def hint(b: Builder, ins: Instruction, operands: list[Operand]) -> None:
-    """Removes the operand of a cache hint, which has no effect."""
+    """Removes the cache-hint operand, which has no effect, from ``operands``."""
     if "L2::cache_hint" in ins.mods:
         b.src(operands.pop(), "u64")
 
 
 def reduction(b: Builder, ins: Instruction, mods: list[str], to: str) -> tuple[str, str]:
-    """The operation and the type of a reduction; ("", "") for a copy."""
+    """The pair (operation, type) of a reduction; ("", "") for a copy."""
     if ins.mods[0] != "reduce":
         return "", ""
     op = mods.pop(0) if mods else ""
@@ -86,7 +86,8 @@ def reduction(b: Builder, ins: Instruction, mods: list[str], to: str) -> tuple[s
 
 
 def sizes(c: WarpBatch, ins: Instruction, lanes: Array, given: Array) -> list[tuple[int, Array]]:
-    """The pair (size, lanes) for each size in bytes; faults on a size that is not a multiple of 16."""
+    """For each size in bytes, the pair (size, lanes that copy so many bytes). Faults on a size that is not a multiple
+    of 16."""
     bad = given % 16 != 0
     if bad.any():
         i = int(np.argmax(bad))
@@ -138,9 +139,10 @@ def bulk(b: Builder, ins: Instruction) -> Step:
 def global_addresses(
     c: WarpBatch, ins: Instruction, site: Site, lanes: Array, count: int, writes: bool, sources: Array | None = None
 ) -> Array:
-    """The addresses of copies of ``count`` bytes each, checked and recorded.
+    """The global addresses of copies of ``count`` bytes each, which are checked and recorded here.
 
-    ``sources``: the addresses in shared memory of copies that write; a copy that several lanes issue is recorded once.
+    ``sources``: for copies that write, the addresses in shared memory. A copy that several lanes issue is recorded
+    once.
     """
     start = site.addresses(c, lanes)
     check_multiple(c, ins, lanes, start, 16, "the address in global memory")

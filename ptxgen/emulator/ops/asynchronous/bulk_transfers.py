@@ -23,7 +23,8 @@ Array = NDArray[Any]
 
 
 def chunks(c: WarpBatch, at: Array, count: int, span: int = 0, width: int = 0) -> tuple[Array, int]:
-    """The chunks of copies at positions ``at``, [copy, chunk] in the order of the data, and the pages of all of them.
+    """The pair (chunks, pages) of copies at positions ``at``: the chunks as [copy, chunk] in the order of the data, and
+    the pages of all chunks.
 
     ``count``: chunks of a copy; ``span``, ``width``: as in ``memory.swizzle.box``.
     """
@@ -51,7 +52,7 @@ def check_multiple(c: WarpBatch, ins: Instruction, lanes: Array, at: Array, unit
 
 
 def check_global(c: WarpBatch, ins: Instruction, lane: int, low: int, high: int, writes: bool) -> None:
-    """Faults unless the bytes [low, high) are inside one allocation, and writable if the copy writes."""
+    """Faults if the bytes [low, high) are not inside one allocation, or if the copy writes and they are read-only."""
     memory = c.wave.engine.memory
     extent = memory.extent(low)
     if extent is None or high > extent[1]:
@@ -62,7 +63,8 @@ def check_global(c: WarpBatch, ins: Instruction, lane: int, low: int, high: int,
 
 
 def deliveries(c: WarpBatch, ins: Instruction, lanes: Array, masks: Array | None) -> tuple[Array, Array]:
-    """The deliveries of a copy: for each, an index into ``lanes``, and the receiving block (-1: that of the address).
+    """The pair (indices into ``lanes``, receiving blocks), with an element for each delivery of a copy; block -1: the
+    block of the address.
 
     ``masks``: the multicast mask of each lane; None without multicast.
     """
@@ -82,9 +84,9 @@ def deliveries(c: WarpBatch, ins: Instruction, lanes: Array, masks: Array | None
 class CopyToShared:
     """Copies to shared memory; the arrays have an element for each delivery.
 
-    ``lanes``: the lanes that started them; ``at``: positions of the destinations; ``barrier_at``: positions of the
-    mbarriers; ``fetch(i)``: the bytes of delivery i, in the order of the chunks; ``op``, ``ptx_type``: operation and
-    type of a reduction; ``operation``: the name of the copy in messages.
+    ``lanes``: the lanes that started the copies; ``at``: positions of the destinations; ``barrier_at``: positions of
+    the mbarriers; ``fetch(i)``: the bytes of delivery i, in the order of the chunks; ``op``, ``ptx_type``: operation
+    and type of a reduction; ``operation``: the name of the copy in messages.
     """
 
     def __init__(
@@ -188,14 +190,14 @@ class CopyFromShared:
                 raise fault(UninitialisedFault, text, self.batch, self.ins, int(self.lanes[i]), address)
 
     def read(self, which: Array) -> None:
-        """Reads the sources of some lanes, unless that has been done."""
+        """Reads the sources of the copies of some lanes, unless they were read before."""
         arena = self.batch.wave.shared.view(np.uint64).reshape(-1, 2)
         for i in which.tolist():
             if self.data[i] is None:
                 self.data[i] = arena[self.chunks[i]].view(np.uint8).reshape(-1)
 
     def write(self, which: Array) -> None:
-        """Writes the destinations of some lanes, unless that has been done."""
+        """Writes the destinations of the copies of some lanes, unless they were written before."""
         self.read(which)
         for i in which.tolist():
             data = self.data[i]
@@ -208,7 +210,8 @@ class CopyFromShared:
         self.write(np.arange(len(self.lanes)))
 
     def wait(self, which: Array, read: bool, executing: Array) -> None:
-        """Some lanes wait; ``read``: until the source has been read only (wait_group.read).
+        """Performs what a wait of some lanes completes. ``read``: the wait is for the reads of the sources
+        (wait_group.read).
 
         ``executing``: the mask of the lanes that execute the wait: they all wait for the copies of their warp.
         """
@@ -243,7 +246,7 @@ class CopyBarrier(MbarrierOperand):
     """The mbarrier operand of a copy; with multicast, the object at the same offset in each receiving block."""
 
     def of_deliveries(self, c: WarpBatch, lanes: Array, which: Array, targets: Array) -> Array:
-        """Positions by delivery; ``which``, ``targets``: as ``deliveries`` returns them."""
+        """The positions of the mbarriers, by delivery; ``which``, ``targets``: as ``deliveries`` returns them."""
         at = self.positions(c, lanes)[which]
         stride = c.wave.stride
         return np.where(targets < 0, at, targets * stride + at % stride)
@@ -257,7 +260,8 @@ class Issued:
         self.copies: set[object] = set()
 
     def first(self, lane: int, *copy: object) -> bool:
-        """True if no other lane of the warp has issued the same copy; a note says that one has."""
+        """True if no other lane of the warp has issued the same copy in this step; otherwise a note reports the
+        repetition."""
         key = (lane >> 5, *copy)
         if key in self.copies:
             text = "several lanes of a warp issue the same copy; one lane suffices"

@@ -112,7 +112,7 @@ def cp_async(b: Builder, ins: Instruction) -> Step:
 
 
 def check_partial_source(c: WarpBatch, site: Site, at: Array, lanes: Array, size: int) -> None:
-    """Faults if a source of fewer bytes than the copy writes is misaligned or out of bounds."""
+    """Faults if a copy whose source has fewer bytes than it writes reads a misaligned or out-of-bounds source."""
     check_aligned(c, site, at, lanes)
     good = c.wave.engine.memory.inside(at, size)
     if not good.all():

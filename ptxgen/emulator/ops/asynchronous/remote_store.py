@@ -30,7 +30,7 @@ Mask = NDArray[np.bool_] | None
 _WORDS = {"async", "weak", "relaxed", "cluster", "shared::cluster", "mbarrier::complete_tx::bytes"}
 
 
-#: the types of each operation of red.async
+#: operation of red.async -> its types
 REDUCTIONS = {
     "inc": {"u32"},
     "dec": {"u32"},
@@ -44,8 +44,8 @@ REDUCTIONS = {
 
 
 class RemoteStore:
-    """Values in flight. ``at``: their positions, by lane; ``barrier_at``: positions of the mbarriers that they
-    signal."""
+    """Values that st.async or red.async has sent and not yet stored. ``at``: their positions, by lane; ``barrier_at``:
+    positions of the mbarriers that they signal."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class RemoteStore:
 
 
 def remote(b: Builder, ins: Instruction, vector: int, ptx_type: str, op: str) -> Step:
-    """A store of ``vector`` elements, or a reduction by ``op``."""
+    """The step of a store of ``vector`` elements, or of a reduction by ``op``."""
     size = SIZES[ptx_type]
     generic = "shared::cluster" not in ins.mods
     site = Site(b, ins, ins.operands[0], "generic" if generic else "shared", size * vector, "write")

@@ -38,7 +38,7 @@ Array = NDArray[Any]
 Mask = NDArray[np.bool_] | None
 
 
-#: the element types of each reduction; and, or and xor use the unsigned types
+#: reduction -> its element types; and, or and xor use the unsigned types
 _BITS = {"u8", "u16", "u32", "s32", "u64", "s64"}
 
 
@@ -59,7 +59,7 @@ BOX_ALIGNMENT = 128
 
 
 class Tensor:
-    """The operand [map, {coordinates}], and the im2col offsets."""
+    """The operand [map, {coordinates}] of a tensor copy, and its im2col offsets."""
 
     def __init__(self, b: Builder, ins: Instruction, op: Operand, rank: int, offsets: Operand | None) -> None:
         if not isinstance(op, Mem) or op.coords is None or len(op.coords.items) != rank:
@@ -73,7 +73,7 @@ class Tensor:
         self.offsets = [b.src(x, "u16") for x in items]
 
     def maps(self, c: WarpBatch, lanes: Array) -> list[TensorMap]:
-        """The maps of some lanes."""
+        """The tensor map of each of some lanes."""
         maps: dict[int, TensorMap] = {}
         addresses = self.site.addresses(c, lanes).tolist()
         for lane, at in zip(lanes.tolist(), addresses, strict=True):
@@ -82,7 +82,7 @@ class Tensor:
         return [maps[at] for at in addresses]
 
     def map(self, c: WarpBatch, lane: int, at: int) -> TensorMap:
-        """The map at an address, checked."""
+        """The checked tensor map at an address."""
         engine = c.wave.engine
         if PARAM_WINDOW <= at < PARAM_WINDOW + WINDOW:
             where, base, data = at - PARAM_WINDOW, PARAMETERS_AT, engine.param_bytes
@@ -113,7 +113,7 @@ class Tensor:
     def check_coordinates(
         self, c: WarpBatch, lane: int, tensor: TensorMap, coordinates: list[int], writes: bool
     ) -> None:
-        """Faults at coordinates that are an illegal instruction on an H200."""
+        """Faults at coordinates for which an H200 reports an illegal instruction."""
         if coordinates[0] * tensor.dtype.itemsize % 16:
             raise fault(
                 MisalignedFault,
@@ -130,7 +130,7 @@ class Tensor:
     def regions(
         self, c: WarpBatch, lanes: Array, im2col: bool, writes: bool, sources: Array | None = None
     ) -> list[TensorRegion]:
-        """The part of the tensor that each lane accesses, checked; ``sources``: as in
+        """The part of the tensor that each lane accesses, which is checked here; ``sources``: as in
         ``bulk_copy.global_addresses``."""
         issued = Issued(c, self.ins)
         v = c.v

@@ -28,7 +28,7 @@ BYTES = np.arange(SIZE)
 
 
 def map_site(b: Builder, ins: Instruction, op: Operand, space: str, operation: str) -> Site:
-    """The operand of a tensor map, which is 128 bytes at a multiple of 64."""
+    """The memory operand of a tensor map, which has 128 bytes at a multiple of 64."""
     site = Site(b, ins, op, space, SIZE, operation)
     site.alignment = ALIGNMENT
     return site

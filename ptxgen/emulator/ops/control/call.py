@@ -1,4 +1,4 @@
-"""Instructions into which calls and indexed branches are expanded: checks, and the passing of parameters."""
+"""Instructions into which calls and indexed branches (brx) are expanded: checks, and the passing of parameters."""
 
 from __future__ import annotations
 
@@ -37,14 +37,15 @@ def check_uniform(c: WarpBatch, lanes: Array, value: Array, ins: Instruction) ->
 
 
 def raw(b: Builder, op: Operand) -> int:
-    """The view of a register as unsigned integers, or of a predicate."""
+    """The view of a register as unsigned integers, or of a predicate as truth values."""
     ptx_type = b.register_type(op)
     return b.src(op, "pred" if ptx_type == "pred" else f"u{8 * SIZES[ptx_type]}")
 
 
 @instruction("call")
 def call(b: Builder, ins: Instruction) -> Step:
-    """A call, whose body follows; the operands are the guard and the function pointer, if it has them."""
+    """A call; the body of the function follows. The operands are the guard and the function pointer, if the call has
+    them."""
     for m in ins.mods:
         if m != "uni":
             raise b.unsupported(f".{m}")
@@ -73,7 +74,7 @@ def bad_function_pointer(b: Builder, ins: Instruction) -> Step:
 
 @instruction("brx.idx")
 def brx(b: Builder, ins: Instruction) -> Step:
-    """The check of an index: (index, number of targets[, guard])."""
+    """The check of the index of a brx. The operands are index, number of targets and, if the brx has one, the guard."""
     if not set(ins.mods) <= {"idx", "uni"}:
         raise b.unsupported()
     index, limit = b.src(ins.operands[0], "u32"), ins.operands[1]
@@ -111,7 +112,7 @@ def case(b: Builder, ins: Instruction) -> Step:
 
 
 def typed(b: Builder, ins: Instruction) -> tuple[str, int]:
-    """Type and size of an ld.param or st.param."""
+    """The pair (type, size in bytes) of an ld.param or st.param."""
     allowed = {"param", "param::func", "v2", "v4", *SIZES}
     for m in ins.mods:
         if m not in allowed:
@@ -153,7 +154,8 @@ def load_param_registers(b: Builder, ins: Instruction) -> Step:
 
 @instruction("*outside_parameter")
 def outside_parameter(b: Builder, ins: Instruction) -> Step:
-    """An access outside a parameter or at an offset that is no multiple of its size; a fault when it executes."""
+    """An access outside a parameter, or at an offset that is no multiple of the access size; it is a fault when it
+    executes."""
     _, size = typed(b, ins)
     address = next(op for op in ins.operands if isinstance(op, Mem))
     sym = address.base
@@ -169,7 +171,7 @@ def outside_parameter(b: Builder, ins: Instruction) -> Step:
 
 
 def local_column(c: WarpBatch, size: int, offset: int) -> Array:
-    """The element at one offset of the local memory of every lane."""
+    """The element of ``size`` bytes at one offset of the local memory of every lane."""
     views: dict[int, Array] | None = c.state.get("local")
     if views is None:
         views = c.state["local"] = typed_views(np.zeros(c.n * c.wave.program.local_size, np.uint8))
@@ -177,7 +179,7 @@ def local_column(c: WarpBatch, size: int, offset: int) -> Array:
 
 
 def bytes_of(c: WarpBatch, lanes: Array, offset: int) -> Array:
-    """The positions of one offset in the local memory of some lanes."""
+    """The positions in the local-memory arena of one offset, for some lanes."""
     return lanes * c.wave.program.local_size + offset
 
 

@@ -88,7 +88,8 @@ def restore(b: Builder, ins: Instruction) -> Step:
 
 @instruction("alloca")
 def alloca(b: Builder, ins: Instruction) -> Step:
-    """d = the stack pointer, aligned; then adds the size. Operands: d, stack pointer, size, alignment, the stack."""
+    """alloca: d = the stack pointer, aligned; then the size is added to the stack pointer. Operands: d, stack pointer,
+    size, alignment, the stack."""
     d, pointer, size, alignment, stack = ins.operands
     if not isinstance(alignment, Imm) or not isinstance(stack, Sym):
         raise b.malformed("the alignment is no constant; it must be one")

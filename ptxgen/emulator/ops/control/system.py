@@ -1,4 +1,4 @@
-"""The system calls of device code: vprintf, which prints, __assertfail, which is a fault, malloc and free."""
+"""The system calls of device code: vprintf prints, __assertfail is a fault, malloc and free allocate."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ _CONVERSION = re.compile(
 
 
 def memory_at(c: WarpBatch, ins: Instruction, lane: int, address: int) -> Array:
-    """The bytes from a generic address of one lane to the end of the allocation or variable space around it."""
+    """The bytes from a generic address of one lane to the end of the allocation or state space that contains the
+    address."""
     engine, wave = c.wave.engine, c.wave
     base, at = address // WINDOW * WINDOW, address % WINDOW
     data: Array = np.zeros(0, np.uint8)
@@ -72,7 +73,7 @@ def string_at(c: WarpBatch, ins: Instruction, lane: int, address: int) -> str:
 
 
 class Arguments:
-    """The buffer of vprintf: each argument at a multiple of its size."""
+    """The argument buffer of vprintf, in which each argument is at a multiple of its size."""
 
     def __init__(self, c: WarpBatch, ins: Instruction, lane: int, address: int) -> None:
         self.c, self.ins, self.lane, self.address = c, ins, lane, address
@@ -96,7 +97,7 @@ class Arguments:
         return struct.unpack(code, data)[0]
 
     def convert(self, match: re.Match[str]) -> str:
-        """One conversion of the format, as C prints it."""
+        """The text of one conversion of the format, as C prints it."""
         conversion, length = match["type"], match["length"] or ""
         if conversion == "%":
             return "%"
@@ -129,8 +130,8 @@ class Arguments:
 
 @instruction("*vprintf")
 def vprintf(b: Builder, ins: Instruction) -> Step:
-    """Operands (result, format, arguments): prints to standard output, lanes in ascending order; returns the argument
-    count."""
+    """vprintf with the operands (result, format, arguments): prints to standard output, lanes in ascending order; the
+    result is the number of arguments."""
     dst = b.dst(ins.operands[0], "u32")
     views = [b.src(op, "u64") for op in ins.operands[1:]]
 
@@ -149,7 +150,7 @@ def vprintf(b: Builder, ins: Instruction) -> Step:
 
 @instruction("*assertfail")
 def assertfail(b: Builder, ins: Instruction) -> Step:
-    """The operands are the expression, its file, line and function, and the bytes of a character."""
+    """__assertfail. The operands are the expression, its file, line and function, and the bytes of a character."""
     expression, file, line, function = (
         b.src(op, ptx_type) for op, ptx_type in zip(ins.operands, ("u64", "u64", "u32", "u64"), strict=False)
     )
@@ -166,7 +167,7 @@ def assertfail(b: Builder, ins: Instruction) -> Step:
 
 
 def heap(c: WarpBatch) -> DeviceHeap:
-    """The heap of the device, which the launch has made."""
+    """The heap of the device, which exists since the launch began."""
     device_heap = c.wave.engine.heap
     assert device_heap is not None
     return device_heap
@@ -174,7 +175,8 @@ def heap(c: WarpBatch) -> DeviceHeap:
 
 @instruction("*malloc")
 def malloc(b: Builder, ins: Instruction) -> Step:
-    """Operands (result, bytes): the address of an allocation, or 0 if it does not fit."""
+    """malloc with the operands (result, bytes); the result is the address of an allocation, or 0 if the bytes do not
+    fit."""
     dst, size = b.dst(ins.operands[0], "u64"), b.src(ins.operands[1], "u64")
 
     def step(c: WarpBatch, m: Mask) -> None:
@@ -188,13 +190,14 @@ def malloc(b: Builder, ins: Instruction) -> Step:
 
 @instruction("*free")
 def free(b: Builder, ins: Instruction) -> Step:
-    """The operand is the address of an allocation, or 0."""
+    """free, whose operand is the address of an allocation, or 0."""
     pointer = b.src(ins.operands[0], "u64")
 
     def step(c: WarpBatch, m: Mask) -> None:
         lanes = np.flatnonzero(active(c, m))
         addresses: dict[int, None] = {}
-        # all are checked before one is freed: a launch that goes on after a fault repeats the call without that lane
+        # all lanes are checked before memory is freed: a launch that goes on after a fault repeats the call without
+        # that lane
         for lane, address in zip(lanes.tolist(), np.broadcast_to(c.v[pointer], (c.n,))[lanes].tolist(), strict=True):
             wrong = heap(c).refusal(address) if address else ""
             if address in addresses:

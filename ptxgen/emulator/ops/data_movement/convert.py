@@ -204,7 +204,7 @@ def float_to_int(to: str, source: str, mode: str, ftz: bool) -> Any:
 
 
 def bf16_to_f32(x: Array) -> Array:
-    """Appends 16 zero bits, so that a NaN is unchanged."""
+    """Converts bf16 to float32: appends 16 zero bits, so that a NaN is unchanged."""
     return (np.atleast_1d(x).view(np.uint16).astype(np.uint32) << np.uint32(16)).view(np.float32)
 
 
@@ -243,12 +243,12 @@ def float_to_float(to: str, source: str, mode: str, ftz: bool, sat: bool, relu: 
     return body
 
 
-#: fraction bits of each type
+#: type -> number of its fraction bits
 FRACTION_BITS = {"f16": 10, "bf16": 7, "f32": 23, "f64": 52}
 
 
 def converted_nan(a: Array, source: str, to: str) -> Array:
-    """The quiet NaNs that hardware converts NaNs to: with the same sign and the upper part of the payload."""
+    """The quiet NaNs to which the hardware converts NaNs: the sign and the upper part of the payload are kept."""
     word = a.view(BITS[source]).astype(np.uint64)
     top, digits = 8 * SIZES[to] - 1, FRACTION_BITS[to]
     sign = (word >> np.uint64(8 * SIZES[source] - 1)) << np.uint64(top)

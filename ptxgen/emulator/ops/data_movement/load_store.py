@@ -92,7 +92,8 @@ Parts = list[tuple[dict[int, Array], Positions]]
 
 
 def resolver(space: str, any_block: bool = False) -> Callable[[WarpBatch, Site, Mask, int], Parts]:
-    """A function from (warp batch, site, mask, unit) to the accessed memory; ``any_block``: with .shared::cluster."""
+    """A function of (warp batch, site, mask, unit) that gives the accessed memory; ``any_block``: with
+    .shared::cluster."""
     if any_block:
         return cluster_parts
     if space == "shared":
@@ -114,7 +115,7 @@ def generic(c: WarpBatch, site: Site, m: Mask, unit: int) -> Parts:
 
 
 def generic_at(c: WarpBatch, site: Site, at: Array, lanes: Array, unit: int) -> Parts:
-    """As ``generic``, for explicit addresses of some lanes."""
+    """The memory that explicit generic addresses of some lanes refer to."""
     parts: Parts = []
     some = at < SHARED_WINDOW
     if some.any():
@@ -142,7 +143,8 @@ def explicit(c: WarpBatch, site: Site, at: Array, lanes: Array, unit: int) -> Pa
 
 
 def local_offsets(c: WarpBatch, site: Site, at: Array, lanes: Array) -> Array:
-    """Offsets in local memory of generic addresses; faults if an address belongs to another thread."""
+    """The offsets in local memory of generic addresses; faults if an address belongs to the local memory of another
+    thread."""
     offset = at - c.local_windows()[lanes].astype(np.int64)
     bad = (offset < -(1 << LOCAL_BITS - 1)) | (offset >= 1 << LOCAL_BITS - 1)
     if bad.any():
@@ -185,7 +187,7 @@ def vector(ins: Instruction) -> int:
 
 
 def elements(b: Builder, op: Operand, count: int) -> tuple[Operand, ...]:
-    """The elements of a vector operand, or a single operand; there must be ``count``."""
+    """The elements of a vector operand, or the operand itself if it is no vector; there must be ``count`` of them."""
     items = op.items if isinstance(op, Vec) else (op,)
     if len(items) != count:
         raise b.malformed(f"{count} registers are needed")
@@ -256,7 +258,8 @@ _LOADS = {"b8", "u8", "s8", "b16", "u16", "s16", "b32", "u32", "s32", "f32", "b6
 
 @lowering("ld")
 def lower_ld(e: Emitter, ins: Instruction, guard: str) -> None:
-    """A load from shared or global memory; the caller has checked the positions, lanes with a false guard have none."""
+    """Compiles a load from shared or global memory. The caller has checked the positions; lanes with a false guard have
+    none."""
     ptx_type = ins.mods[-1]
     plain = {"global", "shared", "shared::cta", "nc", "ca", "cg", "cs", "lu", "weak", "v2", "v4"}
     for m in ins.mods[:-1]:
@@ -304,7 +307,8 @@ def lower_ld(e: Emitter, ins: Instruction, guard: str) -> None:
 
 
 def scatter(v: list[Array], dsts: list[int], arena: Array, place: Positions, dtype: Any) -> None:
-    """Writes loaded elements to registers; ``dtype``: the type that determines how wider registers are extended."""
+    """Writes loaded elements to registers. ``dtype``: the type of an element, by which it is extended to a wider
+    register."""
     lanes, index = place.lanes, place.index
     if lanes is None and place.mask is not None:
         lanes = np.flatnonzero(place.mask)
@@ -414,12 +418,13 @@ def st(b: Builder, ins: Instruction) -> Step:
     return step
 
 
-#: the bits of an element of so many bytes
+#: bytes of an element -> a mask of all its bits
 LOW_BITS = {size: ALL_BITS >> np.uint64(64 - 8 * size) for size in (1, 2, 4, 8)}
 
 
 def remember(ins: Instruction, sources: set[int], c: WarpBatch, operands: Operands) -> list[Array] | None:
-    """The propagation of a store: the step marks the bytes of undefined values. An undefined address is a fault."""
+    """The propagation of undefined values by a store, whose step marks the stored bytes. An undefined address is a
+    fault."""
     if any(reg.slot not in sources or reg in address_registers(ins) for reg, _ in operands):
         return None
     registers = c.wave.program.undefined
@@ -435,7 +440,8 @@ def remember(ins: Instruction, sources: set[int], c: WarpBatch, operands: Operan
 
 
 def stored_bytes(ins: Instruction, text: str) -> str:
-    """The bytes of an undefined store in messages, with the origin of the value; ``text``: the fault of its use."""
+    """The name in messages of the bytes that a store of an undefined value writes, with the origin of the value.
+    ``text``: the message of a fault at the use of the value."""
     at = text.find("bytes that line")
     if at >= 0:  # the first of a chain of stores
         return text[at:]
@@ -457,8 +463,8 @@ def undefined_store(
 ) -> None:
     """Marks the bytes that a store has written as defined or undefined.
 
-    An undefined value in global memory is a fault, unless a strong store writes it: blocks publish whole vectors, of
-    which the reader may use a part.
+    A store of an undefined value to global memory is a fault, except a strong store: blocks publish whole vectors, and
+    readers may use a part of a vector.
     """
     lanes = place.lanes
     if lanes is None:
@@ -491,7 +497,8 @@ def undefined_store(
 
 
 def undefined_bytes(c: WarpBatch) -> dict[int, Array] | None:
-    """The undefined bits of local memory, which are 1, in views of each size; None without checks."""
+    """The undefined bits of local memory (1: undefined), in views of each size; None if uninitialised values are not
+    checked."""
     marks: dict[int, Array] | None = c.state.get("local_undefined")
     if marks is None and c.wave.engine.options.uninitialised:
         marks = c.state["local_undefined"] = typed_views(np.full(c.n * c.wave.program.local_size, 0xFF, np.uint8))
@@ -499,14 +506,16 @@ def undefined_bytes(c: WarpBatch) -> dict[int, Array] | None:
 
 
 def mark_local(c: WarpBatch, at: Array, size: int, undefined: Array | None) -> None:
-    """Marks the undefined bits (None: none) of elements of local memory, and their other bits as defined."""
+    """Marks the bits ``undefined`` (None: no bits) of elements of local memory as undefined, and their other bits as
+    defined."""
     marks = undefined_bytes(c)
     if marks is not None:
         marks[size][at >> (size.bit_length() - 1)] = 0 if undefined is None else undefined & LOW_BITS[size]
 
 
 def mark_global(marks: dict[int, str], at: Array, size: int, undefined: Array | None, source: str) -> None:
-    """Marks bytes of global memory as undefined (``source``: the store) or, in the other lanes, as defined."""
+    """Marks bytes of global memory as undefined in the lanes ``undefined``, and as defined in the other lanes.
+    ``source``: the store, for messages."""
     if marks:
         for first in at.tolist() if undefined is None else at[~undefined].tolist():
             for byte in range(first, first + size):
@@ -517,14 +526,16 @@ def mark_global(marks: dict[int, str], at: Array, size: int, undefined: Array | 
 
 
 def undefined_global(marks: dict[int, str], at: Array, size: int) -> tuple[Array, str] | None:
-    """The accesses to global memory that read undefined bytes, and the store of the first; None if there are none."""
+    """The pair (accesses to global memory that read undefined bytes, store that wrote those of the first); None if no
+    access reads undefined bytes."""
     sources = [next((marks[i] for i in range(first, first + size) if i in marks), "") for first in at.tolist()]
     bad = np.array([bool(source) for source in sources])
     return (bad, next(filter(None, sources))) if bad.any() else None
 
 
 def undefined_local(c: WarpBatch, at: Array, size: int, signed: bool) -> Array | None:
-    """For each element of local memory the undefined bits, extended as the load extends it; None if there are none."""
+    """The undefined bits of each loaded element of local memory, extended as the load extends the element; None if all
+    bits are defined."""
     marks = undefined_bytes(c)
     if marks is None:
         return None

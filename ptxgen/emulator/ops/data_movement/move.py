@@ -97,7 +97,7 @@ def lower_mov(e: Emitter, ins: Instruction, guard: str) -> None:
 
 
 def pack(b: Builder, dtype: str, d: Any, a: Any) -> Step:
-    """mov between a vector and a single register."""
+    """mov between a vector and a single register, which packs or unpacks elements."""
     vec, whole = (d, a) if isinstance(d, Vec) else (a, d)
     if not isinstance(vec, Vec) or isinstance(whole, Vec):
         raise b.malformed("both sides are vectors; one must be a single register")

@@ -24,7 +24,7 @@ Array = NDArray[Any]
 Mask = NDArray[np.bool_] | None
 
 
-#: by geometry: coordinates, and whether the first one is a layer
+#: geometry -> (number of coordinates, whether the first coordinate is a layer)
 GEOMETRIES = {
     "1d": (1, False),
     "2d": (2, False),
@@ -65,7 +65,8 @@ class TextureOperand:
         self.coordinates = [b.src(item, number) for item in items[:count]]
 
     def groups(self, c: WarpBatch, m: Mask) -> Iterator[tuple[Texture, int, Array]]:
-        """The triple (texture, position of its first texel in memory, lanes) for each handle that lanes have."""
+        """For each texture handle among some lanes, the triple (texture, position of its first texel in memory,
+        lanes)."""
         lanes = np.flatnonzero(active(c, m))
         handles = self.site.addresses(c, lanes)
         memory = c.wave.engine.memory
@@ -86,7 +87,7 @@ class TextureOperand:
             yield t, t.base - GLOBAL_BASE, which
 
     def places(self, c: WarpBatch, lanes: Array) -> tuple[list[Array], Array | None]:
-        """The coordinates of some lanes, and the layers."""
+        """The pair (coordinates of some lanes, layers or None)."""
         coordinates = [np.broadcast_to(c.v[x], (c.n,))[lanes] for x in self.coordinates]
         return coordinates, None if self.layer is None else np.broadcast_to(c.v[self.layer], (c.n,))[lanes]
 
@@ -98,7 +99,8 @@ class TextureOperand:
 
 
 class Results:
-    """The destination {d0, d1, d2, d3} of a texture read, possibly with |p, which is true: no texel is missing."""
+    """The destination {d0, d1, d2, d3} of a texture read. A predicate |p after it becomes true, as no texel is
+    missing."""
 
     def __init__(self, b: Builder, ins: Instruction) -> None:
         op = ins.operands[0]
@@ -108,7 +110,7 @@ class Results:
         self.dsts = [b.dst(item, self.type) for item in elements(b, vec, 4)]
 
     def check(self, c: WarpBatch, ins: Instruction, t: Texture, lane: int) -> None:
-        """Faults if the texels are not read as numbers of the type of the instruction."""
+        """Faults if the type of the instruction is not that in which the texture is read."""
         if t.floats != (self.type == "f32"):
             read = "floating-point numbers" if t.floats else "integers"
             text = f"the texels, {t.type}, are read as {read}; the instruction has .{self.type}"
@@ -122,7 +124,7 @@ class Results:
 
 
 def texel_offsets(b: Builder, ins: Instruction) -> list[int]:
-    """The operand of offsets in texels, which comes last."""
+    """The constant offsets in texels; their operand is the last one."""
     last = ins.operands[-1]
     gradients = "grad" in ins.mods and len(ins.operands) < 5
     if len(ins.operands) < 3 or gradients or not isinstance(last, Vec):
@@ -132,7 +134,7 @@ def texel_offsets(b: Builder, ins: Instruction) -> list[int]:
 
 @instruction("tex")
 def tex(b: Builder, ins: Instruction) -> Step:
-    """Levels and gradients select a level; textures have one."""
+    """tex. Levels and gradients have no effect, because textures have one level."""
     results = Results(b, ins)
     operand = TextureOperand(b, ins, ins.operands[1], 1, "texture")
     offsets = texel_offsets(b, ins)
@@ -163,7 +165,8 @@ def tex(b: Builder, ins: Instruction) -> Step:
 
 @instruction("tld4")
 def tld4(b: Builder, ins: Instruction) -> Step:
-    """One channel of the four texels of the footprint of linear filtering, counter-clockwise from (x, y + 1)."""
+    """tld4: one channel of each of the four texels that linear filtering would read, counter-clockwise from (x, y +
+    1)."""
     results = Results(b, ins)
     channel = "rgba".index(next(m for m in ins.mods if m in ("r", "g", "b", "a")))
     operand = TextureOperand(b, ins, ins.operands[1], 1, "texture")
@@ -228,7 +231,8 @@ class SurfaceOperand(TextureOperand):
         self.bounds = next(m for m in ins.mods if m in ("trap", "clamp", "zero"))
 
     def positions(self, c: WarpBatch, t: Texture, base: int, lanes: Array) -> tuple[Array, Array]:
-        """Positions in memory, and whether they are inside; outside, .trap is a fault and .clamp takes the nearest."""
+        """The pair (positions in memory, whether they are inside the surface). Outside, .trap is a fault and .clamp
+        takes the nearest texel."""
         coordinates, layer = self.places(c, lanes)
         names, sizes = ["x", "y", "z"], [t.extents[0] * t.texel - self.size + 1, *t.extents[1:]]
         pitches = [1, *t.pitches[1:]]

@@ -1,6 +1,6 @@
 """Fragments: the matrix elements in the registers of each lane, for the matrix instructions of one warp.
 
-The figures of the PTX ISA on mma follow one pattern. With g = lane / 4 and t = lane % 4:
+The fragment layouts of mma in the PTX ISA follow one pattern. With g = lane / 4 and t = lane % 4:
 
 A  register r holds E elements of row g + 8 * (r % 2) from column E * t + 4 * E * (r / 2) on;
    if M is 8, of row g from column E * t + 4 * E * r on;
@@ -28,7 +28,8 @@ GROUP, THREAD = LANE // 4, LANE % 4
 
 @dataclass(frozen=True, eq=False)
 class Fragment:
-    """``row`` and ``column`` of each element: arrays over register, lane, and element within the register."""
+    """The layout of a fragment: ``row`` and ``column`` of each element, as arrays over register, lane and element
+    within the register."""
 
     row: Array
     column: Array
@@ -39,7 +40,7 @@ class Fragment:
 
     @property
     def packed(self) -> int:
-        """Elements of a register."""
+        """The number of elements of a register."""
         return int(self.row.shape[2])
 
     @property
@@ -56,7 +57,8 @@ def _axes(registers: int, packed: int) -> tuple[Array, Array]:
 
 @cache
 def operand_a(m: int, k: int, packed: int) -> Fragment:
-    """A, m by k, ``packed`` elements to a register; m is 8 or a multiple of 16, the first 16 rows first."""
+    """The layout of A, m by k, with ``packed`` elements per register; m is 8 or a multiple of 16, whose first 16 rows
+    come first."""
     r, e = _axes(m * k // (32 * packed), packed)
     block, r = divmod(r, k * min(m, 16) // (32 * packed))
     high, right = (r % 2, r // 2) if m >= 16 else (0 * r, r)
@@ -65,7 +67,7 @@ def operand_a(m: int, k: int, packed: int) -> Fragment:
 
 @cache
 def operand_b(k: int, n: int, packed: int) -> Fragment:
-    """B, k by n; n is a multiple of 8, the first 8 columns first."""
+    """The layout of B, k by n; n is a multiple of 8, whose first 8 columns come first."""
     r, e = _axes(k * n // (32 * packed), packed)
     block, r = divmod(r, k * 8 // (32 * packed))
     return _fragment(packed * THREAD + e + 4 * packed * r, GROUP + 8 * block + 0 * e)
@@ -73,7 +75,7 @@ def operand_b(k: int, n: int, packed: int) -> Fragment:
 
 @cache
 def accumulator(m: int, n: int, packed: int) -> Fragment:
-    """C and D, m by n; n is a multiple of 8, the first 8 columns first."""
+    """The layout of C and D, m by n; n is a multiple of 8, whose first 8 columns come first."""
     r, e = _axes(m * n // (32 * packed), packed)
     i = packed * r + e
     return _fragment(GROUP + 8 * (i // 2 % (m // 8)), 2 * THREAD + i % 2 + 8 * (i // (m // 4)))

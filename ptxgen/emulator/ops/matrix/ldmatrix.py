@@ -29,7 +29,7 @@ Mask = NDArray[np.bool_] | None
 LANES = np.arange(32)
 
 
-#: for each lane: matrix row of its register, and column in units of registers (two elements)
+#: for each lane: row of the matrix in its register, and column in units of registers (two elements)
 ROW, COLUMN = LANES // 4, LANES % 4
 
 
@@ -41,7 +41,8 @@ TRANS_COLUMN = np.repeat((LANES // 4)[:, None], 2, axis=1)
 
 
 def whole_warps(c: WarpBatch, m: Mask, ins: Instruction) -> Array | None:
-    """The blocks of the wave whose warp executes (None: all); faults if a lane of such a warp is missing."""
+    """The blocks of the wave whose warp executes the instruction (None: all); faults if a lane of such a warp does
+    not."""
     if m is None:
         m = c.alive
         if m is None:
@@ -64,13 +65,13 @@ def whole_warps(c: WarpBatch, m: Mask, ins: Instruction) -> Array | None:
 
 
 def gather(c: WarpBatch, view: int, warps: Array | None) -> Array:
-    """The values of a register or constant in some warps, as rows of 32 lanes."""
+    """The values of a register or constant in the warps of some blocks, as rows of 32 lanes."""
     rows = np.broadcast_to(c.v[view], (c.n,)).reshape(-1, 32)
     return rows if warps is None else rows[warps]
 
 
 def scatter(c: WarpBatch, view: int, warps: Array | None, value: Array) -> None:
-    """Writes rows of 32 lanes to a register in some warps."""
+    """Writes rows of 32 lanes to a register in the warps of some blocks."""
     rows = c.v[view].reshape(-1, 32)
     rows[slice(None) if warps is None else warps] = value
 
@@ -94,7 +95,7 @@ class Matrices:
         b.sites.append(self.site)
 
     def rows(self, c: WarpBatch, m: Mask, warps: Array | None, unit: int) -> Array:
-        """Checked positions of the matrix rows, in elements of ``unit`` bytes: [warp, matrix, row]."""
+        """The checked positions of the matrix rows, in elements of ``unit`` bytes: [warp, matrix, row]."""
         site = self.site
         if self.count == 4 and warps is None and not self.generic:
             place = shared(c, site, m, unit)
@@ -108,7 +109,8 @@ class Matrices:
         return (place.index + place.shift).reshape(-1, self.count, 8)
 
     def elements(self, rows: Array) -> Array:
-        """Positions of the contents of the registers: [warp, matrix, lane], or with .trans [warp, matrix, lane, half].
+        """The positions in memory of the contents of the registers: [warp, matrix, lane], or with .trans [warp, matrix,
+        lane, half].
 
         Positions and ``rows`` count units of ``unit`` bytes: 2 with .trans, else 4.
         """
@@ -181,7 +183,7 @@ def stmatrix(b: Builder, ins: Instruction) -> Step:
     return step
 
 
-#: for each half register of a warp, the half register of the source in movmatrix.trans
+#: for each half of a register of a warp, the half register that movmatrix.trans moves there
 MOVMATRIX_SOURCE = 2 * (4 * TRANS_ROW + TRANS_COLUMN // 2) + TRANS_COLUMN % 2
 
 

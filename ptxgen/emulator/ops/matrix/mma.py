@@ -29,7 +29,7 @@ Array = NDArray[Any]
 Mask = NDArray[np.bool_] | None
 
 
-#: by element type: the elements in one register of an operand, and the type of the register
+#: element type -> (number of elements in a register of an operand, type of the register)
 PACKED = {
     "s4": 8,
     "u4": 8,
@@ -55,7 +55,7 @@ _EIGHT = [(a, b) for a in FP8 for b in FP8]
 _BYTES = [(a, b) for a in ("s8", "u8") for b in ("s8", "u8")]
 
 
-#: (type of A, type of B) and the type of C and D -> shapes
+#: (type of A, type of B, type of C and D) -> shapes
 SHAPES: dict[tuple[str, str, str], tuple[str, ...]] = {
     ("f16", "f16", "f32"): ("m16n8k8", "m16n8k16"),
     ("f16", "f16", "f16"): ("m16n8k8", "m16n8k16"),
@@ -95,7 +95,8 @@ class Product:
 
     @cached_property
     def terms(self) -> tuple[Array, Array]:
-        """For each product, [k, m * N + n]: the indices of its factors in the fragments of A and of B."""
+        """The pair (indices in the fragment of A, in that of B) of the two factors of each product, as [k, m * N +
+        n]."""
         return np.repeat(self.fragment_a.index.T, self.n, axis=1), np.tile(self.fragment_b.index, (1, self.m))
 
     @cached_property
@@ -111,7 +112,7 @@ class Product:
 
 
 def parse(b: Builder, ins: Instruction) -> tuple[Product, str, bool]:
-    """The product, the rounding of f64, and whether integers saturate."""
+    """The tuple (product, rounding of f64, whether integers saturate)."""
     mods = [m for m in ins.mods if m not in ("sync", "aligned", "popc")]
     saturate = "satfinite" in mods
     mode = next((m for m in mods if m in ("rn", "rz", "rm", "rp")), "")
@@ -130,12 +131,13 @@ def parse(b: Builder, ins: Instruction) -> tuple[Product, str, bool]:
     return Product(int(m), int(k), type_a, type_b, c, bitwise=bitwise), mode or "rn", saturate
 
 
-# Operands come as [warp, element], unsigned integers of the element's size, in the order of the registers; the result
-# is [warp, m * N + n].
+# Operands come as [warp, element], unsigned integers of the element's size, in the order of the registers; results are
+# [warp, m * N + n].
 
 
 class Floats:
-    """Products with the rounding of tensor cores. Warps are the last axis, so that one NumPy operation serves many."""
+    """Products with the rounding of tensor cores. The last axis of arrays is the warp, so that one NumPy operation
+    serves many warps."""
 
     def __init__(self, p: Product) -> None:
         self.p = p
@@ -184,7 +186,7 @@ def transposed(x: Array) -> Array:
 
 
 def factors(p: Product, a: Array, b: Array) -> tuple[Array, Array]:
-    """The factors as matrices in float64: [warp, m, k] and [warp, k, n]."""
+    """The pair of factors as matrices in float64: [warp, m, k] and [warp, k, n]."""
     where_a, where_b, _ = p.indices
     x, y = (
         numbers(bits, element_type).take(where, axis=1)
@@ -194,7 +196,7 @@ def factors(p: Product, a: Array, b: Array) -> tuple[Array, Array]:
 
 
 def numbers(bits: Array, element_type: str) -> Array:
-    """Elements in float64, from unsigned integers; elements shorter than a byte are packed in 32-bit words."""
+    """The values of elements in float64, from their bits; elements shorter than a byte are packed in 32-bit words."""
     if element_type in ("s4", "u4", "b1"):
         size = 32 // PACKED[element_type]
         parts = bits[..., None] >> np.arange(0, 32, size, dtype=np.uint32) & np.uint32((1 << size) - 1)
@@ -233,7 +235,7 @@ def doubles(p: Product, mode: str, a: Array, b: Array, c: Array) -> Array:
 
 
 def fetch(c: WarpBatch, views: list[int], element_type: str, warps: Array | None) -> Array:
-    """The elements of the fragments of some warps, [warp, element], as unsigned integers.
+    """The elements of the fragments of the warps of some blocks, [warp, element], as unsigned integers.
 
     Elements shorter than a byte remain packed in 32-bit words.
     """
@@ -246,7 +248,7 @@ def fetch(c: WarpBatch, views: list[int], element_type: str, warps: Array | None
 
 
 def computation(b: Builder, p: Product, mode: str, saturate: bool) -> Callable[[Array, Array, Array], Array]:
-    """The function that multiplies operands as ``fetch`` returns them."""
+    """The function that computes D from operands in the form that ``fetch`` returns."""
     if p.c == "s32":
         return partial(integers, p, saturate)
     if p.c == "f64":
@@ -255,13 +257,14 @@ def computation(b: Builder, p: Product, mode: str, saturate: bool) -> Callable[[
 
 
 def propagate(p: Product, ins: Instruction, c: WarpBatch, operands: Operands) -> list[Array]:
-    """Undefined lanes of D: rows of undefined elements of A, columns of those of B, and the elements of C."""
+    """The undefined lanes of D: those of rows with undefined elements of A, of columns with those of B, and of
+    undefined elements of C."""
     lanes_of_d = [propagate_register(p, ins, reg, bad.reshape(-1, 8, 4)) for reg, bad in operands]
     return [np.logical_or.reduce(lanes).reshape(-1) for lanes in zip(*lanes_of_d, strict=True)]
 
 
 def propagate_register(p: Product, ins: Instruction, reg: Reg, lanes: Array) -> list[Array]:
-    """As ``propagate``, for one undefined register; lanes as [warp, 8, 4]."""
+    """The undefined lanes of D by one undefined register; lanes as [warp, 8, 4]."""
     d, a, b, added = (elements_of(operand) for operand in ins.operands[:4])
     rows = lanes.any(axis=2, keepdims=True)  # of A: lanes 4 g to 4 g + 3 hold rows g and, of m16, g + 8 in turn
     columns = rows.reshape(-1, 1, 4, 2)  # of B: lanes 4 n to 4 n + 3 hold column n
@@ -307,7 +310,7 @@ def mma(b: Builder, ins: Instruction) -> Step:
 
 
 def write_fragment(c: WarpBatch, dst: list[int], warps: Array | None, out: Array) -> None:
-    """Writes the elements of the fragments of some warps, [warp, element], to registers."""
+    """Writes the elements of fragments, [warp, element], to the registers of the warps of some blocks."""
     out = out.reshape(len(out), len(dst), -1)
     for i, d in enumerate(dst):
         row = c.v[d]

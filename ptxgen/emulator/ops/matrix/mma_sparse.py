@@ -1,11 +1,12 @@
-"""mma.sp: matrix products whose A is sparse, half of each row zero; metadata has the columns of the other elements.
+"""mma.sp: matrix products with a sparse A: half of each row is zero, and metadata tell the columns of the other
+elements.
 
-A chunk of a row of A (four elements; two of tf32, eight of 4-bit integers) has four bits of metadata: two indices of
-the pairs, elements or halves of an element that are not zero. One register has the metadata of eight chunks. With
-g = lane / 4, t = lane % 4 and the selector s:
+A chunk of a row of A (four elements; two of tf32, eight of 4-bit integers) has four bits of metadata, which are two
+indices: of the nonzero elements, of the nonzero pairs (4-bit integers), or of the halves of the nonzero element (tf32).
+One register has the metadata of eight chunks. With g = lane / 4, t = lane % 4 and the selector s:
 
-16 bits, tf32   lane t = s, or t = 2 s + chunk / 4 if a row has eight chunks: bits 0 to 15 of row g, the others of g + 8
-8 and 4 bits    lane t = 2 s of row g, t = 2 s + 1 of row g + 8; t = 2 and 3: their chunks from 8 on
+16 bits, tf32 lane t = s, or t = 2 s + chunk / 4 if a row has eight chunks: bits 0 to 15 of row g, the others of g + 8 8
+and 4 bits lane t = 2 s of row g, t = 2 s + 1 of row g + 8; t = 2 and 3: their chunks from 8 on
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ Array = NDArray[Any]
 Mask = NDArray[np.bool_] | None
 
 
-#: (type of A, type of B) and the type of C and D -> k of the two shapes m16n8k, as of a dense A
+#: (type of A, type of B, type of C and D) -> the k of both shapes m16n8k, that of the dense A
 DEPTHS: dict[tuple[str, str, str], tuple[int, int]] = {
     ("f16", "f16", "f32"): (16, 32),
     ("f16", "f16", "f16"): (16, 32),
@@ -52,7 +53,8 @@ DEPTHS: dict[tuple[str, str, str], tuple[int, int]] = {
 
 @dataclass(frozen=True, eq=False)
 class SparseProduct:
-    """D = A B + C with A as ``stored``, a product of half the depth. ``k``: rows of B; ``ordered``: indices ascend."""
+    """D = A B + C with a sparse A. As a product of the stored elements of A, it has half the depth. ``k``: the rows of
+    B; ``ordered``: indices must ascend."""
 
     stored: Product
     k: int
@@ -61,7 +63,7 @@ class SparseProduct:
 
     @property
     def chunk(self) -> int:
-        """Columns of a chunk."""
+        """The number of columns of a chunk."""
         return {1: 2, 8: 8}.get(PACKED[self.stored.a], 4)
 
     @property
@@ -71,7 +73,7 @@ class SparseProduct:
 
     @property
     def lanes(self) -> int:
-        """Lanes of a group that have metadata."""
+        """The number of lanes of a group of four that have metadata."""
         return 16 * self.k // self.chunk // 8 // 8
 
     @cached_property
@@ -80,7 +82,7 @@ class SparseProduct:
 
     @cached_property
     def sources(self) -> tuple[Array, Array]:
-        """For each row of A and each chunk: the lane that has its metadata, and the first of their bits."""
+        """The pair (lane that has the metadata, first of their bits) for each row of A and each chunk."""
         row, chunk = np.ogrid[:16, : self.k // self.chunk]
         group, high = row % 8, row // 8
         if self.wide:
@@ -89,7 +91,7 @@ class SparseProduct:
 
     @cached_property
     def contributing(self) -> Array:
-        """The lanes whose metadata count."""
+        """The lanes whose metadata the instruction reads."""
         return np.isin(np.arange(32), self.sources[0])
 
     def indices(self, metadata: Array) -> Array:
@@ -113,7 +115,8 @@ class SparseProduct:
             raise b.malformed(f"the selector of {shape} is {self.selector}; it must be 0{to}")
 
     def check(self, indices: Array, c: WarpBatch, ins: Instruction, warps: Array, where: Array) -> None:
-        """Faults if metadata are undefined; ``warps``: the blocks of the first axis, ``where``: those that count."""
+        """Faults if metadata are undefined in PTX; ``warps``: the blocks of the first axis; ``where``: the blocks to
+        check."""
         bad = self.invalid(indices) & where[:, None, None]
         if not bad.any():
             return
@@ -138,14 +141,14 @@ class SparseProduct:
         return np.stack(columns, axis=3).reshape(*indices.shape[:2], -1)
 
     def selected(self, b: Array, columns: Array) -> Array:
-        """The factors from B, [warp, (stored column, row of A, column of B)], from the elements of its fragment."""
+        """The factors from B, [warp, (stored column, row of A, column of B)]; ``b``: the elements of its fragment."""
         where: Array = self.fragment_b.index[columns.transpose(0, 2, 1)]
         out: Array = np.take_along_axis(b, where.reshape(len(b), -1), axis=1)
         return out
 
 
 def parse(b: Builder, ins: Instruction) -> tuple[SparseProduct, bool]:
-    """The product, and whether integers saturate."""
+    """The pair (product, whether integers saturate)."""
     mods = [m for m in ins.mods[1:] if m not in ("sync", "aligned")]
     saturate = "satfinite" in mods
     types = [m for m in mods if m in PACKED]
@@ -171,7 +174,7 @@ def parse(b: Builder, ins: Instruction) -> tuple[SparseProduct, bool]:
 
 
 def computation(b: Builder, p: SparseProduct, saturate: bool) -> Callable[[Array, Array, Array, Array], Array]:
-    """The function that multiplies A, the columns of its elements, B and C, as ``fetch`` returns them."""
+    """The function that computes D from A, the columns of its elements, B and C, in the form that ``fetch`` returns."""
     if p.stored.c == "s32" or b.options.mma != "hopper":
         return partial(products, p, saturate)
     floats = Floats(p.stored)
@@ -180,7 +183,7 @@ def computation(b: Builder, p: SparseProduct, saturate: bool) -> Callable[[Array
 
 
 def products(p: SparseProduct, saturate: bool, x: Array, columns: Array, y: Array, z: Array) -> Array:
-    """Integers, or floating-point numbers that are summed in float64 and rounded once."""
+    """The product of integers, or of floating-point numbers, which are summed in float64 and rounded once."""
     stored = p.stored
     where_a, _, where_c = stored.indices
     a = numbers(x, stored.a).take(where_a, axis=1).reshape(-1, 16, stored.k)
@@ -209,7 +212,8 @@ def mma_sparse(b: Builder, ins: Instruction) -> Step:
     dst = [b.dst(o, REGISTER.get(stored.c, "b32")) for o in elements(b, ins.operands[0], fragments[2].registers)]
 
     def undefined(c: WarpBatch, operands: Operands) -> list[Array] | None:
-        """Undefined metadata that count are a fault; other operands as those of mma."""
+        """The propagation of undefined operands: undefined metadata that the instruction reads are a fault; other
+        operands propagate as in mma."""
         factors: Operands = []
         for reg, bad in operands:
             if reg == ins.operands[4] and (bad.reshape(-1, 32) & p.contributing).any():

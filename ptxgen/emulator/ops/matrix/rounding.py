@@ -17,7 +17,7 @@ Array = NDArray[Any]
 _finfo: Any = ml_dtypes.finfo
 
 
-#: smallest exponent of a normal number; subnormal numbers have it too
+#: smallest exponent of a normal number of each type; subnormal numbers have the same exponent
 LOWEST = {
     "f16": -14,
     "bf16": -126,
@@ -27,18 +27,18 @@ LOWEST = {
 }
 
 
-#: exponents of zero, and of infinity and NaN: outside the range of sums and products of finite numbers
+#: exponents that stand for zero, and for infinity and NaN: outside the range of sums and products of finite numbers
 ZERO, NON_FINITE = -8000, 12000
 
 
-#: powers of two by exponent + _BIAS
+#: the powers of two; the index is the exponent + _BIAS
 _BIAS = 1000
 
 
 _POWERS = np.ldexp(1.0, np.arange(-_BIAS, _BIAS + 1))
 
 
-#: elements that are processed at a time, so that they and scratch arrays fit in the cache
+#: number of elements that are processed at once, so that they and scratch arrays fit in the cache
 TILE = 1 << 15
 
 
@@ -53,7 +53,7 @@ _TYPES: dict[str, Any] = {
 
 
 class Terms(NamedTuple):
-    """Factors of a product in float64, and their exponents for the alignment."""
+    """The factors of a product in float64, and the exponents by which they are aligned."""
 
     value: Array
     exponent: Array
@@ -70,7 +70,7 @@ class Terms(NamedTuple):
 
 
 def exponents(x: Array, lowest: int) -> Array:
-    """The exponents that the alignment uses; ``lowest``: that of subnormal numbers."""
+    """The exponents by which values are aligned; ``lowest``: the exponent of subnormal numbers."""
     e = np.frexp(x)[1].astype(np.int16) - np.int16(1)
     np.maximum(e, np.int16(lowest), out=e)
     e[x == 0] = ZERO
@@ -88,15 +88,15 @@ def _table(element_type: str, lowest: int) -> Terms:
 
 
 def values(bits: Array, element_type: str) -> Array:
-    """Elements of f16, bf16, tf32, f32 or an 8-bit floating-point type, given as unsigned integers, as float64."""
+    """The values in float64 of elements of f16, bf16, tf32, f32 or an 8-bit floating-point type, from their bits."""
     if element_type in _TYPES:
         return _table(element_type, LOWEST[element_type]).value.take(bits)
     return (bits & np.uint32(0xFFFFE000) if element_type == "tf32" else bits).view(F32).astype(F64)
 
 
 def decode(bits: Array, element_type: str, lowest: int | None = None) -> Terms:
-    """As ``values``, with exponents; ``lowest``: that of subnormal 8- and 16-bit numbers (None: ``LOWEST`` of the
-    type)."""
+    """The values of elements, as in ``values``, with their exponents; ``lowest``: the exponent of subnormal 8- and
+    16-bit numbers (None: ``LOWEST`` of the type)."""
     if element_type in _TYPES:
         table = _table(element_type, LOWEST[element_type] if lowest is None else lowest)
         return Terms(table.value.take(bits), table.exponent.take(bits))

@@ -32,7 +32,7 @@ Mask = NDArray[np.bool_] | None
 _SHAPE = re.compile(r"m64n(\d+)k(\d+)$")
 
 
-#: k of an instruction by the type of A
+#: type of A -> k of an instruction
 DEPTHS = {"f16": 16, "bf16": 16, "tf32": 8, **dict.fromkeys(FP8, 32), "s8": 32, "u8": 32, "b1": 256}
 
 
@@ -50,16 +50,16 @@ _UNSIGNED: dict[str, Any] = {
 _RESULTS: dict[str, Any] = {"f32": np.float32, "f16": np.float16, "s32": np.int32}
 
 
-#: fractional bits of the aligned terms and of the sums of 8-bit floats; other types have 25 and 23
+#: fractional bits of aligned terms and of sums, for 8-bit floats; other types have 25 and 23
 FP8_FRACTION_BITS = 13
 
 
-#: elements of D that are processed at a time
+#: number of elements of D that are processed at once
 TILE = 1 << 14
 
 
 def allowed(result: str, left: str, right: str) -> bool:
-    """True if D of one type may be the product of A and B of the given types."""
+    """True if wgmma can multiply A and B of these types to a D of type ``result``."""
     if left in FP8 and right in FP8:
         return result in ("f32", "f16")
     if left in ("s8", "u8") and right in ("s8", "u8"):
@@ -191,7 +191,7 @@ def mma_async(b: Builder, ins: Instruction) -> Step:
 
 
 class Metadata:
-    """The metadata of a sparse A: a register, and the selector of the lanes in which it counts."""
+    """The metadata of a sparse A: a register, and the selector of the lanes whose metadata are read."""
 
     def __init__(
         self, b: Builder, ins: Instruction, k: int, element_type: str, register: Operand, selector: Operand
@@ -202,7 +202,8 @@ class Metadata:
         self.p.check_selector(b, f"m64nNk{k}")
 
         def undefined(c: WarpBatch, operands: Operands) -> list[Array] | None:
-            """Undefined metadata that count are a fault, as other undefined operands are."""
+            """The propagation of undefined metadata: those that the instruction reads are a fault, as are other
+            undefined operands."""
             if all(reg == register and not (bad.reshape(-1, 32) & self.p.contributing).any() for reg, bad in operands):
                 return []
             return None
@@ -217,7 +218,8 @@ class Metadata:
 
 
 def uniform(c: WarpBatch, blocks: Array, view: int, ins: Instruction, operands: str) -> Array:
-    """The value in each block of an operand that must be uniform in a warp; ``operands``: its plural name."""
+    """The value of an operand that must be uniform in a warp, for each block; ``operands``: its plural name, for
+    messages."""
     rows = np.broadcast_to(c.v[view], (c.n,)).reshape(-1, 32)
     bad = (rows != rows[:, :1]).any(axis=1) & blocks
     if bad.any():
@@ -227,7 +229,8 @@ def uniform(c: WarpBatch, blocks: Array, view: int, ins: Instruction, operands: 
 
 
 def check_fence(c: WarpBatch, blocks: Array, form: Form, ins: Instruction) -> None:
-    """Faults if no wgmma.fence is between other accesses to the registers of a wgmma and that wgmma."""
+    """Faults if registers of a wgmma were accessed otherwise, and no wgmma.fence is between that access and the
+    wgmma."""
     program = c.wave.program
     fenced = c.state.get("wgmma fenced")
     bad = blocks if fenced is None else blocks & ~fenced
@@ -245,7 +248,7 @@ def check_fence(c: WarpBatch, blocks: Array, form: Form, ins: Instruction) -> No
 
 
 def check_accumulator(c: WarpBatch, blocks: Array, slots: list[int], d: list[Reg], ins: Instruction) -> None:
-    """Faults if a product adds to an undefined D."""
+    """Faults if a product is added to an undefined D."""
     flags = c.wave.program.flags
     if not flags or not blocks.any():
         return
@@ -265,12 +268,12 @@ def check_accumulator(c: WarpBatch, blocks: Array, slots: list[int], d: list[Reg
 
 
 def factors(b: Array, columns: Array | None) -> Array:
-    """The factors from B, [k, row of A or 1, n]; ``columns``: of the elements of a sparse A."""
+    """The factors from B, [k, row of A or 1, n]; ``columns``: the columns of the stored elements of a sparse A."""
     return b.T[:, None, :] if columns is None else b[:, columns].transpose(2, 1, 0)
 
 
 def contracted(a: Array, b: Array, columns: Array | None) -> Array:
-    """The product of A and B, in rows of k elements."""
+    """The product of A and B, whose rows have k elements."""
     out: Array = a @ b.T if columns is None else np.einsum("mk,kmn->mn", a, factors(b, columns))
     return out
 
@@ -278,9 +281,9 @@ def contracted(a: Array, b: Array, columns: Array | None) -> Array:
 def multiplier(
     result: str, left: str, right: str, signs: tuple[int, int], saturated: bool, hopper: bool
 ) -> Callable[..., Array]:
-    """A function that computes D from the bits of A and B, in rows of k elements, and the old D (None: zero).
+    """A function that computes D from the bits of A and B, whose rows have k elements, and from the old D (None: zero).
 
-    If A is sparse, ``columns`` are the columns of its elements.
+    If A is sparse, its argument ``columns`` has the columns of the stored elements.
     """
     if result == "s32":
         to: Any = np.int8 if right == "s8" else np.uint8

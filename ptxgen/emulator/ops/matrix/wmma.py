@@ -1,7 +1,8 @@
 """wmma: loads and stores of the fragments of a warp, and matrix products.
 
-PTX does not define the element layout of fragments. Here they are the fragments of mma.sync, one tile of 16 rows and 8
-columns after another. A and B in f16 always have eight registers; if the matrix needs fewer, the registers repeat it.
+PTX does not define the element layout of fragments. Here they are the fragments of mma.sync for tiles of 16 rows and 8
+columns, one after another. A and B in f16 always have eight registers; if a matrix needs fewer, the other registers
+repeat its elements.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ Mask = NDArray[np.bool_] | None
 _SQUARE = ("m16n16k16", "m8n32k16", "m32n8k16")
 
 
-#: by the type of A: the shapes, and the types of C and D
+#: type of A -> (shapes, types of C and D)
 SHAPES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "f16": (_SQUARE, ("f16", "f32")),
     "bf16": (_SQUARE, ("f32",)),
@@ -61,8 +62,8 @@ def extents(shape: str) -> tuple[int, int, int]:
 
 @dataclass
 class Matrix:
-    """The fragment of A, B, C or D. ``registers``: their number in PTX; the first ``distinct`` of them hold the
-    matrix."""
+    """The fragment of A, B, C or D. ``registers``: the number of its registers in PTX; ``distinct``: the number of the
+    first ones, which hold the whole matrix."""
 
     fragment: Fragment
     rows: int
@@ -124,7 +125,7 @@ class Transfer:
         size = SIZES[REGISTER.get(operand_matrix.element_type, "b32")]
         packed = operand_matrix.fragment.packed
         straight = packed == 1 or self.by_rows == (parsed["operand"] != "b")
-        #: number of pieces of a register; each is contiguous in memory
+        #: number of pieces of a register, each of which is contiguous in memory
         self.pieces = 1 if straight else packed
         self.unit = size // self.pieces
         self.bits = 8 * size // packed
@@ -137,7 +138,7 @@ class Transfer:
         self.alignment = size * operand_matrix.registers
 
     def views(self, b: Builder, write: bool) -> list[list[int]]:
-        """Views of the pieces of each register."""
+        """The views of the pieces of each register."""
         unit_type = f"u{8 * self.unit}"
         out = []
         for item in self.items:
@@ -152,7 +153,8 @@ class Transfer:
         return out
 
     def positions(self, c: WarpBatch, m: Mask) -> Any:
-        """The triple (register, piece, accessed memory) for each distinct register and each piece of it, checked."""
+        """For each distinct register and each piece of it, the triple (register, piece, accessed memory); accesses are
+        checked."""
         whole_warps(c, m, self.ins)
         lanes = np.flatnonzero(active(c, m))
         base = self.site.addresses(c, lanes)

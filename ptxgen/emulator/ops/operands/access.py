@@ -1,4 +1,4 @@
-"""Memory operands: converts addresses of the lanes of a warp batch to checked positions in an arena of bytes."""
+"""Memory operands: the conversion of lane addresses to checked positions in an arena of bytes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Mask = NDArray[np.bool_] | None
 
 
 class Site:
-    """One memory operand of one instruction."""
+    """One memory operand of one instruction, called a site."""
 
     __slots__ = (
         "alignment",
@@ -53,7 +53,7 @@ class Site:
         self.ins, self.space, self.size, self.operation = ins, space, size, operation
         self.alignment = size  # in bytes
         self.key, self.view, constant = b.address_key(op.base, space)
-        #: whether a constant address is in the shared memory of the executing block
+        #: True if a constant address is in the shared memory of the executing block
         self.own_block = space == "shared" or (isinstance(op.base, Sym) and op.base.var.space == "shared")
         self.offset = op.offset + constant
         self.slots: list[int] | None = None  # registers that a load writes, one for each element
@@ -66,7 +66,7 @@ class Site:
         self.next_sample = 1
 
     def addresses(self, c: WarpBatch, lanes: Array | None) -> Array:
-        """Addresses of some lanes (None: all) as signed 64-bit integers."""
+        """The addresses of some lanes (None: all) as signed 64-bit integers."""
         base = c.v[self.view]
         if base.ndim == 0:
             at = np.full(c.n if lanes is None else len(lanes), int(base) + self.offset, np.int64)
@@ -77,13 +77,13 @@ class Site:
         return values.astype(np.int64) + self.offset
 
     def out_of_bounds(self, text: str, c: WarpBatch, bad: Array, lanes: Array, at: Array) -> Fault:
-        """The fault of the first bad access."""
+        """The fault of the first access that is out of bounds. ``bad``: True where an access is."""
         i = int(np.argmax(bad))
         return fault(OutOfBoundsFault, text, c, self.ins, int(lanes[i]), int(at[i]), lanes=lanes[bad])
 
 
 class Positions:
-    """The positions of an access: element ``index`` + ``shift`` for each lane, or for each of ``lanes``."""
+    """The positions of an access: element ``index`` + ``shift`` of an arena, for each lane or for each of ``lanes``."""
 
     __slots__ = ("index", "lanes", "mask", "shift")
 
@@ -92,7 +92,8 @@ class Positions:
 
 
 def info_of(c: WarpBatch, site: Site, base: Array | int) -> AddressInfo:
-    """The address cache of a warp batch for one register; ``base`` turns addresses into arena positions."""
+    """The cached facts about the addresses in one register of a warp batch. ``base`` is added to an address to give its
+    position in the arena."""
     values = c.v[site.view]
     if values.ndim == 0:
         value = int(values)
@@ -117,7 +118,7 @@ def check_aligned(c: WarpBatch, site: Site, at: Array, lanes: Array) -> None:
 
 
 def shared(c: WarpBatch, site: Site, m: Mask, unit: int, atomic: bool = False) -> Positions:
-    """Checked positions in the wave's shared memory, in elements of ``unit`` bytes."""
+    """The checked positions of an access in the wave's shared memory, in elements of ``unit`` bytes."""
     if c.wave.windows is not None:
         return cluster_shared(c, site, m, unit, atomic)
     if m is None:
@@ -142,7 +143,7 @@ def shared(c: WarpBatch, site: Site, m: Mask, unit: int, atomic: bool = False) -
 
 
 def shared_at(c: WarpBatch, site: Site, at: Array, lanes: Array, unit: int, atomic: bool = False) -> Positions:
-    """As ``shared``, for explicit addresses of some lanes."""
+    """The checked positions of explicit addresses of some lanes in the wave's shared memory."""
     if c.wave.windows is not None:
         return cluster_shared_at(c, site, at, lanes, unit, atomic, True)
     wave, size = c.wave, site.size
@@ -165,7 +166,7 @@ def shared_at(c: WarpBatch, site: Site, at: Array, lanes: Array, unit: int, atom
 
 
 def record_access(c: WarpBatch, touch: Touch, operation: str, slots: list[int] | None = None) -> None:
-    """Applies all checks of shared memory to an access."""
+    """Applies all checks of shared memory to an access: initialisation, copies in flight, races."""
     checks = c.wave.checks
     pages = touch.pages
     if checks.hook is not None:
@@ -182,7 +183,7 @@ def record_access(c: WarpBatch, touch: Touch, operation: str, slots: list[int] |
 
 
 def global_access(c: WarpBatch, site: Site, m: Mask, unit: int) -> Positions:
-    """Checked positions in global memory, in elements of ``unit`` bytes."""
+    """The checked positions of an access in global memory, in elements of ``unit`` bytes."""
     if m is None:
         m = c.alive
     info = c.addresses[site.key]
@@ -214,7 +215,7 @@ def global_access(c: WarpBatch, site: Site, m: Mask, unit: int) -> Positions:
 def global_access_at(
     c: WarpBatch, site: Site, m: Mask, unit: int, at: Array | None = None, lanes: Array | None = None
 ) -> Positions:
-    """Does what ``global_access`` does, lane by lane."""
+    """The checked positions of an access in global memory, where each lane's address is checked by itself."""
     engine = c.wave.engine
     memory = engine.memory
     if lanes is None:
@@ -245,7 +246,8 @@ def global_access_at(
 
 
 def nearest(at: Array, good: Array, i: int) -> int | None:
-    """The address inside an allocation that is closest to address number i; None if no address is inside one."""
+    """The address inside an allocation (``good``) that is closest to address ``i``; None if no address is inside
+    one."""
     inside = at[good]
     return int(inside[np.argmin(np.abs(inside - at[i]))]) if len(inside) else None
 
@@ -258,7 +260,7 @@ def is_generic_shared(at: Array) -> Array:
 
 
 def sampled_lanes(c: WarpBatch, place: Positions) -> tuple[Array, Array] | None:
-    """Positions and warp numbers of the lanes of a sample; None if no lane executes."""
+    """The pair (positions, warp numbers) of the lanes of a sample; None if no lane executes."""
     lanes = place.lanes
     if lanes is None:
         lanes = np.arange(c.n) if place.mask is None else np.flatnonzero(place.mask)
@@ -275,7 +277,7 @@ def sampled_lanes(c: WarpBatch, place: Positions) -> tuple[Array, Array] | None:
 
 
 def is_sampled(c: WarpBatch, site: Site) -> bool:
-    """Counts an execution. True if it belongs to the sample."""
+    """Counts an execution of a memory operand. True if it belongs to the sample that statistics are taken from."""
     site.count += c.blocks
     if c.wave.engine.sampling == 2:
         return True
@@ -286,7 +288,7 @@ def is_sampled(c: WarpBatch, site: Site) -> bool:
 
 
 def distinct(values: Array) -> int:
-    """The number of different values, of which there is one; faster than ``unique``."""
+    """The number of different values among ``values``, which is not empty; faster than ``unique``."""
     ordered = np.sort(values)
     return int(np.count_nonzero(ordered[1:] != ordered[:-1])) + 1
 
@@ -365,7 +367,8 @@ def from_generic(c: WarpBatch, at: Array, lanes: Array, ins: Instruction) -> Arr
 
 
 def locate(c: WarpBatch, at: Array, lanes: Array, size: int, ins: Instruction, any_block: bool) -> tuple[Array, Array]:
-    """Positions in the wave's arena, and blocks, of shared addresses; ``any_block``: of the whole cluster."""
+    """The pair (positions in the wave's arena, blocks) of shared addresses; ``any_block``: they may be in any block of
+    the cluster."""
     wave = c.wave
     rank, offset = at >> RANK, at & OFFSET
     row = lanes >> 5
@@ -394,7 +397,7 @@ def locate(c: WarpBatch, at: Array, lanes: Array, size: int, ins: Instruction, a
 def cluster_shared_at(
     c: WarpBatch, site: Site, at: Array, lanes: Array, unit: int, atomic: bool, any_block: bool
 ) -> Positions:
-    """As ``shared_at``, in a cluster."""
+    """The checked positions of explicit addresses of some lanes in shared memory, for kernels with clusters."""
     index, _ = locate(c, at, lanes, site.size, site.ins, any_block)
     check_aligned(c, site, at, lanes)
     if len(at):
@@ -409,7 +412,8 @@ def cluster_shared_at(
 
 
 def cluster_info(c: WarpBatch, site: Site) -> AddressInfo:
-    """The address cache of a register in a cluster: addresses relative to the window of the executing block."""
+    """The cached facts about the addresses in a register, for kernels with clusters: addresses relative to the window
+    of the executing block."""
     values, windows = c.v[site.view], c.wave.windows
     assert windows is not None
     at = np.full(c.n, int(values), np.int64) if values.ndim == 0 else values.astype(np.int64) - windows[c.row]
@@ -422,7 +426,7 @@ def cluster_info(c: WarpBatch, site: Site) -> AddressInfo:
 def cluster_shared(
     c: WarpBatch, site: Site, m: Mask, unit: int, atomic: bool = False, any_block: bool = False
 ) -> Positions:
-    """As ``shared``, in a cluster."""
+    """The checked positions of an access in shared memory, for kernels with clusters."""
     if m is None:
         m = c.alive
     info = c.addresses[site.key]

@@ -21,7 +21,7 @@ from ptxgen.errors import ParseError, UnsupportedError
 Array = NDArray[Any]
 Mask = NDArray[np.bool_] | None
 
-#: instructions whose operands may have 8 bits; a call passes them
+#: instructions whose operands may have 8 bits, because a call passes 8-bit values
 OF_BYTES = {"ld", "ldu", "st", "cvt", "mov", "call", "suld", "sust"}
 
 
@@ -45,7 +45,7 @@ class Builder:
         self.temporaries: list[tuple[int, int]] = []
         self.reads: list[Reg] = []
         self.writes: list[Reg] = []
-        # registers whose accesses the instruction itself checks and records
+        # registers whose accesses the instruction checks and records itself
         self.quiet_reads: list[Reg] = []
         self.quiet_writes: list[Reg] = []
         self.keys: dict[Any, int] = {}
@@ -54,7 +54,7 @@ class Builder:
         self.sites: list[Any] = []
         self.members: int | None = None
         self.single = False
-        #: how undefined operands propagate to the results, if not lane by lane: see ``undefined.Propagation``
+        #: how undefined operands propagate to the results (``undefined.Propagation``); None: lane by lane
         self.propagation: Any = None
 
     # ---- errors
@@ -72,7 +72,7 @@ class Builder:
     # ---- one instruction at a time
 
     def begin(self, ins: Instruction) -> None:
-        """Resets what is collected for one instruction, and releases its scratch rows."""
+        """Begins an instruction: resets what is collected for one instruction, and releases scratch rows."""
         self.ins = ins
         self.reads, self.writes = [], []
         self.quiet_reads, self.quiet_writes = [], []
@@ -82,7 +82,7 @@ class Builder:
         self.temporaries = []
 
     def place(self, reg: Reg) -> tuple[int, int]:
-        """Width and row of a register."""
+        """The pair (width in bytes, row) of a register in the register file."""
         place = self.places.get(reg.slot)
         if place is None:
             width = SIZES[reg.type]
@@ -103,7 +103,7 @@ class Builder:
         return self.intern(key, View(width, row, dtype, part)) if index is None else index
 
     def temp(self, dtype: str) -> int:
-        """A scratch row for this instruction."""
+        """The view of a scratch row for this instruction."""
         width = SIZES[dtype]
         if self.free[width]:
             row = self.free[width].pop()
@@ -114,19 +114,19 @@ class Builder:
         return self.view(width, row, dtype)
 
     def retype(self, index: int, dtype: str) -> int:
-        """The same row as another type of the same size."""
+        """A view of the same row as another type of the same size."""
         view = self.views[index]
         assert isinstance(view, View)
         return self.view(view.width, view.row, dtype)
 
     def raw(self, index: int) -> int:
-        """The same row as one unsigned integer for each lane."""
+        """A view of the same row as one unsigned integer for each lane."""
         view = self.views[index]
         assert isinstance(view, View)
         return self.view(view.width, view.row, {0: "pred", 1: "u8", 2: "u16", 4: "u32", 8: "u64"}[view.width])
 
     def part(self, op: Operand, dtype: str, number: int, write: bool) -> int:
-        """Part ``number`` of a register, for packing and unpacking."""
+        """A view of part ``number`` of a register, for packing and unpacking."""
         if not isinstance(op, Reg):
             raise self.malformed("a register is needed")
         (self.writes if write else self.reads).append(op)
@@ -134,7 +134,7 @@ class Builder:
         return self.view(width, row, dtype, number)
 
     def const(self, value: int, dtype: str) -> int:
-        """An integer constant, wrapped to the type; as a predicate, whether it is not 0."""
+        """A view of an integer constant, wrapped to the type; as a predicate, it is true if the constant is not 0."""
         if dtype == "pred":
             return self.intern(("const", value != 0, dtype), np.array(value != 0))
         size = SIZES[dtype]
@@ -148,13 +148,13 @@ class Builder:
         return op.type if isinstance(op, Reg) else ""
 
     def check_bits(self, dtype: str) -> None:
-        """Refuses an 8-bit type in an instruction that has none in PTX."""
+        """Raises an error for an 8-bit type in an instruction that has none in PTX."""
         assert self.ins is not None
         if SIZES[dtype] == 1 and self.ins.op not in OF_BYTES:
             raise self.malformed(f".{dtype} is no type of {self.ins.op}; operands of 8 bits belong to ld, st and cvt")
 
     def src(self, op: Operand, dtype: str, loose: bool = False) -> int:
-        """View of a source operand as ``dtype``; a wider register gives its low part."""
+        """A view of a source operand as ``dtype``; a wider register gives its low part."""
         self.check_bits(dtype)
         if isinstance(op, Reg):
             self.reads.append(op)
@@ -201,7 +201,7 @@ class Builder:
         return self.const(bits, dtype)
 
     def dst(self, op: Operand, dtype: str) -> int:
-        """View of a destination register of exactly the size of ``dtype``."""
+        """A view of a destination register that has exactly the size of ``dtype``."""
         self.check_bits(dtype)
         if isinstance(op, Sink):
             return self.temp(dtype)
@@ -216,7 +216,7 @@ class Builder:
         return self.view(width, row, dtype)
 
     def dst_wide(self, op: Operand, dtype: str) -> int:
-        """View of a destination register at least as wide as ``dtype``, with the signedness of ``dtype``."""
+        """A view of a destination register that is at least as wide as ``dtype``, with the signedness of ``dtype``."""
         if isinstance(op, Sink):
             return self.temp(dtype)
         if not isinstance(op, Reg):
@@ -231,10 +231,11 @@ class Builder:
         return self.view(width, row, f"{sign}{8 * width}")
 
     def address_key(self, op: Operand, space: str) -> tuple[int, int, int]:
-        """The triple (key, view, constant) of an address's base: ``key`` numbers a warp batch's address cache.
+        """The triple (key, view, constant) of the base of an address; ``key`` is the number of an address cache of a
+        warp batch.
 
-        Shared memory is a separate arena, so an operand has one key there and another key for other spaces. The name of
-        a variable in a generic access is its generic address.
+        Shared memory is a separate arena, so an operand has one key there and another key for other spaces. In a
+        generic access, the name of a variable denotes its generic address.
         """
         arena = "shared" if space == "shared" else ""
         if isinstance(op, Reg):
@@ -261,7 +262,8 @@ Compute = Callable[[list[Array], Array], object]
 
 
 def into(b: Builder, dst: int, compute: Compute) -> Step:
-    """A step that computes ``dst``; under a mask, it computes a scratch row and copies the executing lanes."""
+    """A step that computes ``dst``. Under a mask, it computes a scratch row and copies the results of the executing
+    lanes."""
     view = b.views[dst]
     assert isinstance(view, View)
     scratch = b.temp(view.type)
@@ -284,7 +286,8 @@ LONG = {"u32", "s32", "u64", "s64"}
 
 
 def only_type(b: Builder, ins: Instruction, allowed: set[str] | None = None, types: Collection[str] = SIZES) -> str:
-    """The type of an instruction that has one, of ``types``; its other modifiers must be in ``allowed``."""
+    """The type of an instruction that has exactly one, which must be in ``types``; its other modifiers must be in
+    ``allowed``."""
     if not ins.mods or ins.mods[-1] not in types:
         raise b.unsupported()
     if ins.mods[-1] == "pred" and ins.op not in ("and", "or", "xor", "not"):

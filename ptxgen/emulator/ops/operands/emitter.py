@@ -13,11 +13,11 @@ from ptxgen.emulator.ptx.syntax import SIZES, Instruction, Not, Operand, Reg, Si
 from ptxgen.emulator.warp_batch import View
 from ptxgen.errors import ParseError
 
-#: a register's row: bytes a lane, and its number
+#: the row of a register: (bytes per lane, its number among rows of that width)
 Row = tuple[int, int]
 
 
-#: LLVM type of a register, by its bytes; 0: a predicate
+#: bytes of a register -> its LLVM type; 0 bytes: a predicate
 WORD = {0: "i1", 1: "i8", 2: "i16", 4: "i32", 8: "i64", 16: "i128"}
 
 
@@ -28,13 +28,14 @@ INTEGERS = {"u16", "s16", "u32", "s32", "u64", "s64"}
 
 
 class UnableError(Exception):
-    """The instruction is left to its NumPy step."""
+    """The compiler cannot compile an instruction, which is left to its NumPy step."""
 
 
 class Value:
     """One register of one lane: as an integer, as a floating-point number, or both, converted on demand.
 
-    ``clean``: whether a NaN is already canonical; for float32 results that is deferred until the bits are used.
+    ``clean``: True if a NaN is already canonical; NaNs of float32 results become canonical only when their bits are
+    used.
     """
 
     __slots__ = ("clean", "real", "row", "size", "word")
@@ -44,7 +45,7 @@ class Value:
 
 
 class Emitter:
-    """Collects the text of one function."""
+    """The writer of the LLVM text of one function."""
 
     def __init__(self, builder: Builder) -> None:
         self.b = builder
@@ -52,8 +53,8 @@ class Emitter:
         self.count = 0
         self.values: dict[Row, Value] = {}
         self.changed: dict[Row, None] = {}
-        #: the pointer table of the function: zeros, rows, special registers, memories, and positions in memories, one
-        #: array for each address register and element size
+        #: the pointer table of the function: zeros, rows, special registers, memories, and position arrays, one for
+        #: each address register and element size
         self.table: dict[Any, int] = {"nothing": 0}
         self.declared: set[str] = set()
         self.numbers: dict[Any, str] = {}
@@ -67,11 +68,11 @@ class Emitter:
         return name
 
     def pointer(self, key: Any) -> str:
-        """The LLVM register that holds a pointer of the table."""
+        """The LLVM register that holds a pointer from the table."""
         return f"%p{self.table.setdefault(key, len(self.table))}"
 
     def call(self, result: str, name: str, *arguments: str) -> str:
-        """Calls an intrinsic function; arguments have the form ``type value``."""
+        """Emits a call of an intrinsic function; arguments have the form ``type value``."""
         types = ", ".join(a.split()[0] for a in arguments)
         self.declared.add(f"declare {result} @{name}({types})")
         return self.new(f"call {result} @{name}({', '.join(arguments)})")
@@ -89,7 +90,7 @@ class Emitter:
         return self.new(f"load {dtype}, ptr {at}")
 
     def word(self, v: Value) -> str:
-        """A value as an integer, or as a boolean."""
+        """The LLVM register that has a value as an integer, or a predicate as a boolean."""
         if not v.word:
             if v.real:
                 real = v.real
@@ -109,7 +110,7 @@ class Emitter:
         return v.word
 
     def real(self, v: Value) -> str:
-        """A value as a floating-point number."""
+        """The LLVM register that has a value as a floating-point number."""
         if not v.real:
             if v.word or v.row is None:
                 v.real = self.new(f"bitcast {WORD[v.size]} {self.word(v)} to {REAL[v.size]}")
@@ -118,7 +119,7 @@ class Emitter:
         return v.real
 
     def src(self, op: Operand, dtype: str) -> Value:
-        """A source operand as a type; a wider register gives its low part."""
+        """The value of a source operand as a type; a wider register gives its low part."""
         view = self.b.views[self.b.src(op, dtype)]
         if isinstance(view, np.ndarray):
             if view.ndim:
@@ -154,14 +155,14 @@ class Emitter:
         return self.new(f"{how} {WORD[from_size]} {word} to {WORD[to_size]}")
 
     def truth(self, op: Operand) -> str:
-        """A predicate operand, negated if the operand is."""
+        """The LLVM register of a predicate operand, negated if the operand is."""
         if isinstance(op, Not):
             p = self.word(self.src(op.reg, "pred"))
             return self.new(f"xor i1 {p}, 1")
         return self.word(self.src(op, "pred"))
 
     def put(self, op: Operand, value: Value, guard: str) -> None:
-        """Writes a register; with a guard, only if it is true."""
+        """Emits the write of a register; with a guard, only lanes in which the guard is true write."""
         if isinstance(op, Sink):
             return
         if not isinstance(op, Reg):
@@ -240,7 +241,8 @@ LOWER: dict[str, Lower] = {}
 
 
 def lowering(*names: str) -> Callable[[Lower], Lower]:
-    """Registers a function that compiles instructions, beside the function of their NumPy steps."""
+    """Registers a function that compiles the named instructions; it stands beside the function that builds their NumPy
+    steps."""
 
     def register(make: Lower) -> Lower:
         for name in names:
@@ -258,7 +260,7 @@ def only(ins: Instruction, *allowed: str) -> str:
 
 
 def raw(dtype: str) -> str:
-    """The unsigned type of the size of a type, or pred."""
+    """The unsigned type with the size of a type, or pred."""
     return "pred" if dtype == "pred" else f"u{8 * SIZES[dtype]}"
 
 
@@ -270,7 +272,7 @@ def copy_of(e: Emitter, v: Value) -> Value:
 
 
 def can_compile(builder: Builder, ins: Instruction) -> bool:
-    """True if an instruction can be compiled."""
+    """True if an LLVM function can execute an instruction."""
     try:
         emit(Emitter(builder), ins)
     except (UnableError, ParseError):

@@ -1,13 +1,14 @@
 """Undefined values in registers: their origins, their propagation, and the uses of them that are faults.
 
-A register is defined or undefined in each lane, and where it is undefined, each bit is: bit fields are filled one by
-one. An instruction that only computes makes its results undefined in the lanes in which they depend on an undefined
-operand, and instructions that move bits make those bits undefined that do. Any other use of such an operand is a
-fault: as an address, as the predicate of a branch or a guard, as a value that global memory receives, as an operand of
-a barrier. A store to shared memory makes the bytes undefined, a store to local memory the bits.
+A register is defined or undefined in each lane. In an undefined lane, each bit is defined or undefined, because
+programs fill bit fields one by one. An instruction that only computes makes its results undefined in the lanes in which
+they depend on an undefined operand. An instruction that moves bits makes only the dependent bits undefined. Any other
+use of an undefined operand is a fault: as an address, as the predicate of a branch or a guard, as a value that global
+memory receives, as an operand of a barrier. A store to shared memory makes the bytes undefined, a store to local memory
+the bits.
 
-Registers that a path through the program may read before it writes them are tracked from the start. Other registers
-are tracked as soon as an undefined value may reach them; until then they cost nothing.
+Registers that a path through the program may read before it writes them are tracked from the start. Other registers are
+tracked as soon as an undefined value may reach them; until then they cost nothing.
 """
 
 from __future__ import annotations
@@ -37,8 +38,9 @@ Mask = NDArray[np.bool_] | None
 Operands = list[tuple[Reg, Array]]
 
 
-#: (warp batch, undefined operands) -> undefined lanes, or for each lane the undefined bits, of each destination, in the
-#: order of the instruction's writes; None: an undefined operand of this instruction is a fault
+#: a function of (warp batch, undefined operands) that gives for each destination, in the order of the instruction's
+#: writes, the undefined lanes or the undefined bits of each lane; None: an undefined operand of this instruction is a
+#: fault
 Propagation = Callable[["WarpBatch", Operands], list[Array] | None]
 
 
@@ -71,7 +73,8 @@ SELECTIVE = {
 }
 
 
-#: instructions that move bits: the operands whose undefined bits reach only some bits of the result (None: all)
+#: instructions that move bits -> the operands whose undefined bits reach only some bits of the result (None: all
+#: operands)
 MOVES_BITS = {
     **dict.fromkeys(("and", "or", "xor", "not", "lop3", "mov", "cvt", "brev")),
     **dict.fromkeys(("shl", "shr", "bfe"), (1,)),
@@ -79,18 +82,18 @@ MOVES_BITS = {
 }
 
 
-#: the undefined bits of a register of which nothing is known
+#: the undefined bits of a register about which nothing is known: all bits
 ALL_BITS = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 
-#: values substituted for undefined operands, to test whether a result depends on them; small ones for shifts
+#: values substituted for undefined operands to test if a result depends on them; small values for shifts
 TRIALS = (0, 0xFFFFFFFFFFFFFFFF, 1, 2, 3, 7, 12, 31, 0x5A5A5A5A5A5A5A5A, 0x0123456789ABCDEF, 0x8000000080000000)
 
 
 @dataclass(frozen=True)
 class Origin:
-    """The origin of an undefined value: the first instruction that reads the register, or the load that fills it
-    from ``memory`` at ``address``."""
+    """The origin of an undefined value: the first instruction that reads the register, or the load that fills the
+    register from ``memory`` at ``address``."""
 
     name: str
     line: int
@@ -99,7 +102,7 @@ class Origin:
 
     @property
     def shared(self) -> bool:
-        """True if ``address`` is one of shared memory."""
+        """True if ``address`` is in shared memory."""
         return self.address is not None and not self.memory.startswith(("local memory", "a parameter"))
 
     def fault_text(self, name: str) -> str:
@@ -113,7 +116,7 @@ class Origin:
 
 
 def across_warp(c: WarpBatch, operands: Operands) -> list[Array] | None:
-    """The propagation of a reduction: the result of each lane depends on all lanes of the warp."""
+    """The propagation for an instruction that combines the lanes of a warp: all its results depend on all lanes."""
     return [np.repeat(union(operands).reshape(-1, 32).any(axis=1), 32)]
 
 
@@ -126,13 +129,13 @@ def union(operands: Operands) -> Array:
 
 
 class Compiled(Protocol):
-    """The program whose registers are tracked."""
+    """The program whose registers are tracked: ``engine.program.Program``."""
 
     builder: Builder
     bodies: list[dict[str, Any]]
 
     def rebuild_steps(self, slots: set[int]) -> None:
-        """Builds the steps that use some registers again, after their checks have changed."""
+        """Builds the steps that use these registers again, because their checks have changed."""
 
 
 class Undefined:
@@ -151,7 +154,7 @@ class Undefined:
     # ---- the checks of an instruction
 
     def check(self, body: dict[str, Any]) -> Step | None:
-        """The check before an instruction that reads tracked registers."""
+        """The check that runs before an instruction which reads tracked registers; None: it reads none."""
         regs = [reg for slot, reg in body["reads"].items() if slot in self.flags]
         return self.checked(body["ins"], regs, self.propagation_of(body), list(body["writes"])) if regs else None
 
@@ -160,7 +163,8 @@ class Undefined:
         return self.origin(c, reg, ins).fault_text(reg.name)
 
     def shared_address(self, c: WarpBatch, reg: Reg, ins: Instruction) -> int | None:
-        """The address in shared memory that an undefined register was loaded from; None if it was not."""
+        """The address in shared memory from which an undefined register was loaded; None if it was not loaded from
+        there."""
         origin = self.origin(c, reg, ins)
         return origin.address if origin.shared else None
 
@@ -168,12 +172,13 @@ class Undefined:
         return c.undefined_origins.get(self.flags[reg.slot]) or Origin(reg.name, ins.line)
 
     def guard_check(self, ins: Instruction) -> Step | None:
-        """The check before an instruction whose guard is tracked."""
+        """The check that runs before an instruction whose guard is tracked; None: it has no such guard."""
         tracked = ins.pred is not None and ins.pred.slot in self.flags
         return self.checked(ins, [ins.pred], None, []) if tracked else None
 
     def probe(self, body: dict[str, Any]) -> Callable[[WarpBatch, Mask], bool] | None:
-        """A function that tests whether an operand tracked from the start is undefined."""
+        """A function that tests if an operand tracked from the start is undefined; None: the instruction has no such
+        operand."""
         flags = [self.flags[slot] for slot in body["reads"] if slot in self.initial]
 
         def probe(c: WarpBatch, m: Mask) -> bool:
@@ -182,7 +187,7 @@ class Undefined:
         return probe if flags else None
 
     def steps_after(self, body: dict[str, Any]) -> list[Step]:
-        """The steps after an instruction that writes tracked registers."""
+        """The steps that run after an instruction which writes tracked registers."""
         return [self.record_write(slot) for slot in body["writes"] if slot in self.flags]
 
     def early(self, body: dict[str, Any]) -> bool:
@@ -211,7 +216,7 @@ class Undefined:
         return elementwise
 
     def moves_bits(self, c: WarpBatch, body: dict[str, Any], operands: Operands) -> bool:
-        """True if an instruction moves undefined bits, and others of its results are defined."""
+        """True if an instruction moves undefined bits, and other bits of its results are defined."""
         ins: Instruction = body["ins"]
         if ins.op not in MOVES_BITS or len(operands) > 3 or not FLOATS.isdisjoint(ins.mods) or "sat" in ins.mods:
             return False
@@ -225,8 +230,8 @@ class Undefined:
         return partial or ins.op != "mov" or any(isinstance(op, Vec) for op in ins.operands)
 
     def dependent_bits(self, c: WarpBatch, body: dict[str, Any], operands: Operands) -> list[Array]:
-        """For each destination and lane, the bits that depend on undefined bits of the operands: executes the step with
-        all of these bits 0 and 1."""
+        """The bits of each destination and lane that depend on undefined bits of the operands. The step is executed
+        with these bits all 0 and all 1."""
         place = self.program.builder.place
         regs = [*(reg for reg, _ in operands), *body["writes"].values()]
         rows = [c.file[width][row] for width, row in map(place, regs)]
@@ -266,7 +271,8 @@ class Undefined:
         return [union(operands) & (total != 0)]
 
     def dependent(self, c: WarpBatch, body: dict[str, Any], operands: Operands) -> Array:
-        """The lanes in which a result depends on undefined operands: executes the step with several values of them."""
+        """The lanes in which a result depends on undefined operands. The step is executed with several values of these
+        operands."""
         place = self.program.builder.place
         regs = [*(reg for reg, _ in operands), *body["writes"].values()]
         rows = [c.file[width][row] for width, row in map(place, regs)]
@@ -336,7 +342,7 @@ class Undefined:
         return check
 
     def define(self, c: WarpBatch, operands: Operands) -> None:
-        """Makes registers defined in the lanes in which they are not."""
+        """Makes each of the undefined ``operands`` defined in the lanes in which it is undefined."""
         for reg, bad in operands:
             flag = self.flags[reg.slot]
             state = c.written[flag]
@@ -365,9 +371,9 @@ class Undefined:
     # ---- propagation
 
     def mark_undefined(self, c: WarpBatch, reached: dict[int, tuple[Array, Origin]]) -> None:
-        """Records that the executing instruction makes registers undefined in some lanes, or bits of them.
+        """Records that the executing instruction makes registers, or some of their bits, undefined in some lanes.
 
-        ``reached``: for each slot, the lanes, or for each lane the undefined bits.
+        ``reached``: slot of a register -> (undefined lanes, or undefined bits of each lane; origin).
         """
         new = reached.keys() - self.flags.keys()
         if new:
@@ -403,7 +409,7 @@ class Undefined:
 
     @cached_property
     def reached_from(self) -> dict[int, set[int]]:
-        """For each register, those that an instruction computes from it, if it propagates undefined values."""
+        """Register -> the registers that an instruction which propagates undefined values computes from it."""
         out: dict[int, set[int]] = {}
         for body in self.program.bodies:
             if self.propagation_of(body) is not None:
@@ -415,7 +421,7 @@ class Undefined:
 def mark_bits(c: WarpBatch, flag: int, undefined: Array) -> Array:
     """Records the undefined bits of a register; returns its undefined lanes.
 
-    ``undefined``: lanes, all of whose bits are undefined, or for each lane the undefined bits.
+    ``undefined``: the lanes in which all bits are undefined, or the undefined bits of each lane.
     """
     where: Array = undefined != 0
     known = c.undefined_bits.get(flag)
@@ -430,7 +436,8 @@ def mark_bits(c: WarpBatch, flag: int, undefined: Array) -> Array:
 
 
 def terms_of(c: WarpBatch, flag: int) -> Array:
-    """For each lane, the sum of the numbers of the unknown values of which a register, if undefined, is the sum."""
+    """For each lane in which a register is undefined, the sum of the numbers of the unknown values that it is the sum
+    of."""
     terms = c.undefined_terms.get(flag)
     if terms is None:
         terms = c.undefined_terms[flag] = fresh_terms(c.n)
@@ -448,7 +455,7 @@ def is_linear(ins: Instruction) -> bool:
 
 
 def bits_of(c: WarpBatch, flag: int, where: Array) -> Array:
-    """For each lane, the undefined bits of a register that is undefined in some lanes."""
+    """The undefined bits of a register in each lane; ``where``: the lanes in which it is undefined."""
     return np.where(where, c.undefined_bits.get(flag, ALL_BITS), np.uint64(0))
 
 

@@ -1,4 +1,4 @@
-"""atom and red: the lanes execute in a seeded random order."""
+"""atom and red. The lanes execute in a seeded random order."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _OPS = {"add", "min", "max", "inc", "dec", "and", "or", "xor", "exch", "cas"}
 
 
 def arena_positions(c: WarpBatch, site: Site, m: Mask, unit: int) -> list[tuple[dict[int, Array], Array, Array]]:
-    """The triple (arena views, element positions, lanes) for each state space that the executing lanes address."""
+    """For each state space that the executing lanes address, the triple (arena views, element positions, lanes)."""
     out = []
 
     def append(views: dict[int, Array], place: Positions) -> None:
@@ -186,7 +186,7 @@ def in_random_order(
         arena[at] = new
         old[group] = current
         changed = changed or not np.array_equal(_bits(new), _bits(current))
-        # a swap that finds what it expects is no wait, also if it stores the same value
+        # a swap that finds the expected value does not count as polling, even if it stores the same value
         changed = changed or (op == "cas" and bool(np.equal(_bits(current), _bits(x[group])).any()))
     if changed:
         engine.progress += 1

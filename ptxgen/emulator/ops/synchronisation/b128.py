@@ -39,7 +39,7 @@ def mov(b: Builder, ins: Instruction) -> Step:
 
 @instruction("*atom.b128", polls=True)
 def atom(b: Builder, ins: Instruction) -> Step:
-    """cas and exch: (destination, address, value) or (destination, address, comparison, value)."""
+    """atom.cas and atom.exch. Operands: (destination, address, value) or (destination, address, comparison, value)."""
     operation = next((m for m in ins.mods if m in ("cas", "exch")), "")
     for m in ins.mods:
         if m not in WORDS | {"b128", operation} and m.split("::")[0] not in SPACES:

@@ -33,8 +33,8 @@ def barrier(b: Builder, ins: Instruction) -> Step:
 
 
 def warp_values(c: WarpBatch, row: Array, lanes: Array, ins: Instruction, operands: str) -> list[tuple[int, Array]]:
-    """The pair (value, lanes) for each value of an operand that must be uniform in a warp; ``operands``: its plural
-    name."""
+    """For each value of an operand that must be uniform in a warp, the pair (value, lanes); ``operands``: its plural
+    name, for messages."""
     if row.ndim == 0:
         return [(int(row), lanes)]
     values = np.unique(row[lanes])
@@ -54,7 +54,8 @@ def warp_values(c: WarpBatch, row: Array, lanes: Array, ins: Instruction, operan
 def arrival(
     b: Builder, ins: Instruction, operands: list[Any], waits: bool, vote: Any = None, finish: Any = None
 ) -> Step:
-    """An arrival at a barrier. ``vote(batch)``: the predicates of bar.red; ``finish``: as in ``Arrival``."""
+    """The step of an arrival at a barrier. ``vote(batch)``: the predicates of bar.red; ``finish``: as in
+    ``Arrival``."""
     b.single = ins.op == "barrier" and "aligned" not in ins.mods
     number = b.src(operands[0], "u32")
     count = b.src(operands[1], "u32") if len(operands) > 1 else b.const(0, "u32")

@@ -32,7 +32,7 @@ _SEMANTICS = {"release", "acquire", "relaxed", "cta", "cluster"}
 class MbarrierOperand:
     """The address operand of an mbarrier object.
 
-    ``any_block``: whether a generic address may belong to another block of the cluster.
+    ``any_block``: True if the address may belong to another block of the cluster.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class MbarrierOperand:
         self.ins = ins
 
     def positions(self, c: WarpBatch, lanes: Array) -> Array:
-        """Checked positions of the objects of some lanes in the wave's arena."""
+        """The checked positions of the mbarrier objects of some lanes in the wave's arena."""
         at = self.site.addresses(c, lanes)
         if self.space == "generic":
             at = from_generic(c, at, lanes, self.ins)
@@ -163,7 +163,8 @@ def count_bytes(b: Builder, ins: Instruction) -> Step:
     return step
 
 
-#: a test of some lanes: the lanes, the rows of their objects, and whether the phase is complete
+#: a function that tests the phases of some lanes and gives (lanes, rows of their objects, whether the phase is
+#: complete)
 PhaseTest = Callable[[WarpBatch, Mask], tuple[Array, Array, Array]]
 
 
@@ -205,7 +206,8 @@ def test_wait(b: Builder, ins: Instruction) -> Step:
 
 @instruction("mbarrier.try_wait", execution="blocking")
 def try_wait(b: Builder, ins: Instruction) -> Step:
-    """As test_wait. After a false result, lanes are suspended until the phase completes or no warp makes progress."""
+    """try_wait: tests as test_wait does. If the test is false, the lanes are suspended until the phase completes or no
+    warp makes progress."""
     test, dst = wait_test(b, ins)
     b.members = b.const(0, "u32")  # lanes need not converge
 
@@ -258,7 +260,7 @@ def pending_count(b: Builder, ins: Instruction) -> Step:
 
 
 class CopiesArrive:
-    """The arrival of cp.async.mbarrier.arrive, which takes effect after the copies of its lanes."""
+    """The arrival of cp.async.mbarrier.arrive, which takes effect once the earlier copies of its lanes are complete."""
 
     def __init__(self, batch: WarpBatch, ins: Instruction, lanes: Array, at: Array) -> None:
         self.batch, self.ins, self.lanes, self.at = batch, ins, lanes, at

@@ -1,4 +1,4 @@
-"""Fences, and the test of a program for asynchronous work."""
+"""Fences, and the test that finds asynchronous work in a program."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def fence(b: Builder, ins: Instruction) -> Step:
 
 
 def release_maps(c: WarpBatch, m: Mask, ins: Instruction) -> None:
-    """A release of tensor maps: their writes so far, before uses of the maps that acquire them."""
+    """Releases tensor maps: the writes so far precede uses of the maps by threads that acquire them later."""
     blocks = np.flatnonzero(c.warps(m))
     if c.wave.async_state is not None:
         async_state(c.wave).order.proxy_fence(c, blocks, "tensormap")
@@ -82,7 +82,7 @@ def release_maps(c: WarpBatch, m: Mask, ins: Instruction) -> None:
 
 
 def map_fence(b: Builder, ins: Instruction) -> Step:
-    """fence.proxy.tensormap::generic: its release, or its acquire of one map."""
+    """fence.proxy.tensormap::generic: releases tensor maps, or acquires one tensor map."""
     if "release" in ins.mods:
         return lambda c, m: release_maps(c, m, ins)
     site = Site(b, ins, ins.operands[0], "generic", MAP_SIZE, "read")
@@ -102,7 +102,7 @@ def map_fence(b: Builder, ins: Instruction) -> Step:
 
 @instruction("griddepcontrol")
 def griddepcontrol(b: Builder, ins: Instruction) -> Step:
-    """Grids execute one after another; only the race checks use the wait."""
+    """griddepcontrol. Grids execute one after another, so only the race checks use the wait."""
     if ins.mods not in (("wait",), ("launch_dependents",)):
         raise b.unsupported()
     if ins.mods == ("launch_dependents",):

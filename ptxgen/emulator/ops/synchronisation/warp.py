@@ -28,14 +28,14 @@ ALL = np.uint32(0xFFFFFFFF)
 
 
 def members(b: Builder, op: Operand) -> int:
-    """The member mask of a .sync instruction: the scheduler waits for those lanes."""
+    """The view of the member mask of a .sync instruction, for whose lanes the scheduler waits."""
     view = b.src(op, "u32")
     b.members = view
     return view
 
 
 def each_lane(c: WarpBatch, view: int) -> Array:
-    """An operand as rows of 32 lanes."""
+    """The values of an operand as rows of 32 lanes."""
     value = c.v[view]
     return (value if value.ndim else np.full(c.n, value)).reshape(-1, 32)
 
@@ -79,7 +79,7 @@ def shfl_sync(b: Builder, ins: Instruction) -> Step:
 
 @instruction("shfl")
 def shfl(b: Builder, ins: Instruction) -> Step:
-    """Without .sync (targets before sm_70) the executing lanes are the members."""
+    """shfl. Without .sync (targets before sm_70) the executing lanes are the members."""
     sync = ins.mods[0] == "sync"
     mode = ins.mods[-2] if len(ins.mods) == 2 + sync else ""
     if ins.mods[-1] != "b32" or mode not in ("up", "down", "bfly", "idx"):
@@ -93,7 +93,7 @@ def shfl(b: Builder, ins: Instruction) -> Step:
     fixed: tuple[Array, Array] | None = None  # the sources, if the offset and the limits are constants
 
     def sources(c: WarpBatch) -> tuple[Array, Array]:
-        """The lane that each lane reads, and whether that lane is in range: for each warp, or the same for all."""
+        """The pair (lane that each lane reads, whether it is in range), for each warp or the same for all warps."""
         nonlocal fixed
         if fixed is not None:
             return fixed
@@ -122,12 +122,12 @@ def shfl(b: Builder, ins: Instruction) -> Step:
         return reached
 
     def read(rows: Array, source: Array) -> Array:
-        """The values of the lanes that each lane reads."""
+        """The values of the lanes that ``source`` names for each lane."""
         out: Array = rows[:, source] if source.ndim == 1 else rows[np.arange(len(rows))[:, None], source]
         return out
 
     def propagate(c: WarpBatch, operands: Operands) -> list[Array] | None:
-        """The result of a lane is undefined if the lane that it reads is undefined."""
+        """The undefined results: that of a lane is undefined if the lane that it reads is undefined."""
         if any(reg in ins.operands[2:] for reg, _ in operands):
             return None
         source = sources(c)[0]
@@ -162,7 +162,7 @@ def vote_sync(b: Builder, ins: Instruction) -> Step:
 
 @instruction("vote")
 def vote(b: Builder, ins: Instruction) -> Step:
-    """Without .sync (targets before sm_70) the executing lanes are the members."""
+    """vote. Without .sync (targets before sm_70) the executing lanes are the members."""
     sync = ins.mods[:1] == ("sync",)
     mode = ins.mods[-2] if len(ins.mods) == 2 + sync else ""
     if mode not in ("all", "any", "uni", "ballot") or ins.mods[-1] != ("b32" if mode == "ballot" else "pred"):
