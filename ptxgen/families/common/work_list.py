@@ -1,4 +1,4 @@
-"""Work lists of sparse matrices: rows, or row windows, in order of length, with long ones in parts."""
+"""Work lists of sparse matrices: rows, or row windows, ordered by length, of which long ones are split into parts."""
 
 from __future__ import annotations
 

@@ -123,8 +123,8 @@ class AssignWarps(Preparation):
 
     @property
     def class_records(self) -> list[tuple[int, int, int, int, int]]:
-        """For each class: log2 of the rows of a block, the mask of these, and the offsets of three counts: all units,
-        units of the first block, stored units."""
+        """For each class: log2 of the rows of a block, that number of rows minus 1, and three offsets: of the class's
+        total units, of the stored number of its first block, of its stored units."""
         return [
             (shift, (1 << shift) - 1, WORD * c, 2 * WORD * c, 2 * WORD * c + WORD)
             for c, shift in enumerate(self.row_shifts)

@@ -62,7 +62,7 @@ def _step(p: KernelProblem, c: Columns, d: Device) -> tuple[Any, Any, Any]:
 
 
 def work(p: KernelProblem, c: Columns, g: FmaGeometry, d: Device) -> Work:
-    """The cost of one block of each configuration. Reads no extents of ``p``."""
+    """The cost of one block of each configuration. It does not depend on extents of ``p``."""
     packed = values_in_register(p, c)
     warps = np.maximum(g.threads // WARP, 1)
     lanes = c.ml * c.nl * c.u

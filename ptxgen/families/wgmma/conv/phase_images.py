@@ -143,7 +143,7 @@ class PhaseInterleaving(CKernels):
 
     @cached_property
     def image_vec(self) -> int:
-        """Elements of an access to an image. The rows of images are aligned to it."""
+        """Elements of an access to an image, with which the images' rows are aligned."""
         return math.gcd(CHUNK // self.size, self.pixels, self.im2col.positions[0])
 
     @property
