@@ -1,8 +1,7 @@
-"""The results of a program, computed by NumPy in float64 and in integers that wrap around, with a kernel's error.
-
-Floats are exact up to float64, and round only where the program casts to a narrower type. The error of each value
-follows from the types of its expression: it is 0 where every operation of a kernel is exact, in any order of the
-reduction, and then results must be equal.
+"""The results of a program, computed by NumPy in float64 and in integers that wrap around, with the errors that a
+kernel may make. Floats have the precision of float64, and are rounded only where the program casts to a narrower type.
+The error of each value follows from the types of its expression. The error is 0 where every operation of a kernel is
+exact in any order of the reduction; there, results must be equal.
 """
 
 from __future__ import annotations
@@ -42,17 +41,17 @@ from ptxgen.operations.task.program import (
 )
 
 Array = NDArray[Any]
-#: elements of a block of pairs and reduced indices
+#: the most elements of a block of pairs and reduced indices
 _BLOCK = 1 << 18
-#: steps from which sums of products are computed by products of matrices, and the most elements of these
+#: from so many steps on, sums of products are computed by matrix products, and the most elements of these matrices
 PRODUCTS, FACTORS = 1 << 24, 1 << 27
 
 
 @dataclass(frozen=True)
 class Dense:
-    """A matrix, groups, rows or columns. ``error``: a kernel's result may differ by so much, in units of rounding that
-    a test may multiply; ``written``: the elements that some pair gives a value, None: all; ``dropped``: pairs whose
-    keys are out of range."""
+    """The result of an output that is an array: a matrix, groups, rows or columns. ``error``: the most by which each
+    element of a kernel's result may differ; a test may multiply it by a factor; ``written``: True for the elements to
+    which some pair gives a value, None: all; ``dropped``: the number of pairs whose keys are out of range."""
 
     values: Array
     error: Array
@@ -62,8 +61,9 @@ class Dense:
 
 @dataclass(frozen=True)
 class Listed:
-    """A list, in the order of (i, j). ``certain``: False where rounding may decide if a pair is listed; such pairs are
-    listed here even if the condition does not hold."""
+    """The result of an output that is a list, in the order of (i, j). ``certain``: False where rounding may decide if a
+    pair is listed; such pairs are listed here even if the condition does not hold; ``holds``: True where the condition
+    holds."""
 
     values: tuple[Array, ...]
     errors: tuple[Array, ...]
@@ -80,10 +80,10 @@ class Listed:
 
 @dataclass(frozen=True)
 class Ordered:
-    """The best values of all pairs, or of each row, the best first. ``i``, ``j``: their indices, −1: there is no pair;
-    ``axis``: i or j, whose index rows have, else empty; ``pairs``, ``errors``: the values of all pairs, and how much
-    they may differ; ``counts``: True for the pairs that count; ``certain``: False if rounding may decide if one
-    counts."""
+    """The best values of all pairs, or of each row or column, the best first. ``i``, ``j``: the indices of the values,
+    −1: there is no pair; ``axis``: i or j if there are best values for each index of this axis, else empty; ``pairs``,
+    ``errors``: the values of all pairs, and the most by which they may differ; ``counts``: True for the pairs that
+    satisfy the condition; ``certain``: False if rounding may decide whether a pair does."""
 
     values: Array
     i: Array
@@ -99,7 +99,8 @@ Result = Dense | Listed | Ordered
 
 
 def extents_of(program: Program, arrays: Mapping[str, Any]) -> dict[str, int]:
-    """The extents of i, j and k that arrays have. ShapeError: two of them disagree, or an axis has no array."""
+    """The extents of i, j and k, from the shapes of the arrays. Raises ShapeError if two arrays disagree, or no array
+    has an axis."""
     extents: dict[str, tuple[int, str]] = {}
     for x in program.inputs:
         shape = np.shape(arrays[x.name])
@@ -124,15 +125,15 @@ def evaluate(
     extents: Mapping[str, int] | None = None,
     groups: Mapping[str, tuple[int, int]] | None = None,
 ) -> dict[str, Result]:
-    """The results of a program by the names of its outputs. ``arrays``: also has the scalars; ``extents``: of i, j and
-    k, those of the arrays unless given; ``groups``: the extents of outputs of groups, the greatest keys and 1 unless
-    given."""
+    """Name of an output -> the result of the program for it. ``arrays``: the arrays and the scalars, by name;
+    ``extents``: the extents of i, j and k, by default from the shapes of the arrays; ``groups``: name of an output with
+    keys -> its extents, by default the greatest keys plus 1."""
     with np.errstate(all="ignore"):
         return _Evaluation(program, arrays, extents or extents_of(program, arrays), groups or {}).results()
 
 
 class _Evaluation:
-    """One evaluation, in blocks of rows, and within them of reduced indices."""
+    """One evaluation of a program, in blocks of rows, and in blocks of reduced indices within these."""
 
     def __init__(
         self,
@@ -157,14 +158,14 @@ class _Evaluation:
                 self.variables[name] = self.placed(np.asarray(arrays[array_of(name)]), axes_of(name))
 
     def placed(self, array: Array, axes: Sequence[str]) -> Array:
-        """An array with the axes (k, i, j)."""
+        """The array with its axes in the order (k, i, j), and extent 1 for axes that it lacks."""
         order = [axis for axis in ("k", "i", "j") if axis in axes]
         array = array.transpose([axes.index(axis) for axis in order]) if axes else array
         lengths = dict(zip(order, array.shape, strict=True))
         return array.reshape([lengths.get(axis, 1) for axis in ("k", "i", "j")])
 
     def within(self, rows: slice, reduced: slice) -> dict[str, Array]:
-        """The variables of a block."""
+        """The variables of the program, restricted to a block of rows and reduced indices."""
         out = {}
         for name, array in self.variables.items():
             if array.ndim == 3:
@@ -195,12 +196,12 @@ class _Evaluation:
         errors: Mapping[str, Array],
         shape: tuple[int, int],
     ) -> list[tuple[Array, Array]]:
-        """Values and errors of expressions without k, of each pair of a block."""
+        """For each expression (without k), its values and errors for the pairs of a block."""
         results = with_errors(expressions, variables, errors)
         return [tuple(np.broadcast_to(y.reshape(y.shape[-2:] if y.ndim else ()), shape) for y in x) for x in results]  # type: ignore[misc]
 
     def steps(self, rows: slice, shape: tuple[int, int]) -> Iterator[tuple[int, Array, Array]]:
-        """Triples (first k, steps, errors) of blocks of reduced indices."""
+        """For each block of reduced indices, its first k, the values of its steps and their errors."""
         deep = max(1, _BLOCK // max(1, shape[0] * shape[1]))
         for first in range(0, self.k, deep):
             block = slice(first, min(first + deep, self.k))
@@ -209,7 +210,7 @@ class _Evaluation:
             yield first, np.broadcast_to(step, full), np.broadcast_to(error, full)
 
     def reduced(self, rows: slice, shape: tuple[int, int]) -> tuple[Array, Array]:
-        """The accumulator of each pair, and its error."""
+        """The value of the reduction for each pair, and its error."""
         program = self.program
         if program.reduction in POSITIONS:
             return self.position(rows, shape)
@@ -231,8 +232,8 @@ class _Evaluation:
 
     @cached_property
     def factors(self) -> tuple[Array, Array, Array, Array] | None:
-        """A and B in float64 where a product of matrices gives many sums, and which of their rows and columns are
-        integers. None: the step is no product, or there are few sums."""
+        """A and B in float64 if many sums are computed by a matrix product; which rows of A, and which columns of B,
+        have only integers. None: the step is not a product, or there are few sums."""
         names, size = factors_of(self.program), (self.m + self.n) * self.k
         if names is None or self.m * self.n * self.k < PRODUCTS or size > FACTORS:
             return None
@@ -243,7 +244,7 @@ class _Evaluation:
         return a, b, (a == np.floor(a)).all(axis=1), (b == np.floor(b)).all(axis=0)
 
     def product(self, rows: slice) -> tuple[Array, Array] | None:
-        """Sums of products, by a product of matrices, and their errors. None: the step is another."""
+        """Sums of products, computed by a matrix product, and their errors. None: ``factors`` is None."""
         if self.factors is None:
             return None
         a, b, whole_rows, whole_columns = self.factors
@@ -263,8 +264,8 @@ class _Evaluation:
 
 
 def factors_of(program: Program) -> tuple[str, str] | None:
-    """The elements at [i,k] and at [k,j], in either order, whose products of floats a program sums; None: its step is
-    another."""
+    """The names of the elements at [i,k] and [k,j] (axes in either order) if a program sums their products of floats;
+    else None."""
     step = program.step
     if program.reduction != "+" or program.initial is not None or not type_of(step.type).floating or step.op != "*":
         return None
@@ -281,12 +282,12 @@ def factors_of(program: Program) -> tuple[str, str] | None:
 
 
 def depends(axis: str, name: str) -> bool:
-    """True if a variable of this name has an axis."""
+    """True if the variable ``name`` depends on ``axis``."""
     return axis in axes_of(name) or name == axis
 
 
 class _Grid:
-    """Terms of sums that are multiples of one step, so that sums are exact if they are small."""
+    """Records which sums have only terms that are multiples of one step: such sums are exact if they are small."""
 
     STEPS = (1.0, 1 / 32, 1 / 1024)
 
@@ -294,17 +295,18 @@ class _Grid:
         self.on = [np.ones(shape, bool) for _ in self.STEPS]
 
     def add(self, values: Array, errors: Array) -> None:
-        """Terms along the first axis."""
+        """Adds terms, which are along the first axis."""
         for on, step in zip(self.on, self.STEPS, strict=True):
             on &= ((errors == 0) & (values / step == np.floor(values / step))).all(axis=0)
 
     def add_at(self, at: tuple[Array, Array], values: Array, errors: Array) -> None:
-        """Terms of the elements at these indices."""
+        """Adds terms to the sums at the indices ``at``."""
         for on, step in zip(self.on, self.STEPS, strict=True):
             np.logical_and.at(on, at, (errors == 0) & (values / step == np.floor(values / step)))
 
     def exact(self, magnitude: Array, unit: float) -> Array:
-        """Where sums of these magnitudes are exact in any order."""
+        """True for the sums that are exact in any order. ``magnitude``: the sums of the absolute values of the terms;
+        ``unit``: the roundoff of the type."""
         exact = np.zeros(magnitude.shape, bool)
         for on, step in zip(self.on, self.STEPS, strict=True):
             exact |= on & (magnitude / step <= 1 / unit)
@@ -312,24 +314,24 @@ class _Grid:
 
 
 class _Factors:
-    """Where a part of a product may overflow, or become 0, in some order of its factors."""
+    """Records where a partial product may overflow, or become 0, in some order of the factors."""
 
     def __init__(self, shape: tuple[int, ...]) -> None:
         self.large, self.small = np.ones(shape), np.ones(shape)  # products of the factors above 1, and below
 
     def add(self, at: Any, values: Array, errors: Array) -> None:
-        """Factors of the elements at ``at``, one of each."""
+        """Adds one factor to each of the products at the indices ``at``."""
         size = np.where(np.isfinite(values), np.abs(values), 1.0)
         self.large[at] *= np.maximum(size + errors, 1)
         self.small[at] *= np.where(size > 0, np.minimum(size, 1), 1)
 
     def beyond(self, type: str) -> NDArray[np.bool_]:
-        """Where it may in this type."""
+        """True for the products of which a partial product may overflow or become 0 in this type."""
         return (self.large >= GREATEST[type]) | (self.small <= LEAST_NORMAL[type])
 
 
 class Running:
-    """A reduction along the first axis of blocks."""
+    """A reduction along the first axis of blocks, which are added one by one."""
 
     def __init__(self, op: str, type: str, shape: tuple[int, ...]) -> None:
         self.op, self.type, self.floating = op, type, type_of(type).floating
@@ -345,7 +347,7 @@ class Running:
         self.count = 0
 
     def add(self, values: Array, errors: Array, selected: Array | None = None) -> None:
-        """Reduces a block. ``selected``: the values that count, None: all."""
+        """Adds a block of values to the reduction. ``selected``: True for the values to reduce, None: all."""
         if not values.shape[0]:
             return
         values = values.astype(self.held)
@@ -380,7 +382,7 @@ class Running:
             self.error = np.maximum(self.error, errors.max(axis=0))
 
     def result(self) -> tuple[Array, Array]:
-        """The reduction, and its error in any order."""
+        """The reduced values, and their errors for any order of the reduction."""
         error = self.error
         if self.op == "+" and self.floating:
             unit = UNIT[self.type]
@@ -404,7 +406,7 @@ class Extreme:
         self.unsure = np.zeros(shape, bool)
 
     def add(self, values: Array, errors: Array, first: int, selected: Array | None = None) -> None:
-        """One block. ``selected``: the values that count, None: all."""
+        """Adds a block, whose first index is ``first``. ``selected``: True for the values to compare, None: all."""
         for n, (value, error) in enumerate(zip(values.astype(self.best.dtype), errors, strict=True)):
             better = self.before(value, self.best)
             if value.dtype.kind == "f":
@@ -416,7 +418,8 @@ class Extreme:
             self.positions = np.where(take, first + n, self.positions).astype(np.int32)
 
     def compare(self, values: Array, errors: Array, first: int, selected: Array | None = None) -> None:
-        """Marks positions that rounding may change, after all blocks were added."""
+        """Marks the positions that rounding may change. It is called for each block again, after all blocks were
+        added."""
         best = self.sign * self.best.astype(float)
         for n, (value, error) in enumerate(zip(values, errors, strict=True)):
             either = error + self.error
@@ -426,7 +429,7 @@ class Extreme:
             self.unsure |= near if selected is None else near & selected[n]
 
     def result(self) -> tuple[Array, Array]:
-        """The positions, and their errors: infinite where another position may be right, too."""
+        """The positions, and their errors: infinity where another position may be right, too, else 0."""
         return self.positions, np.where(self.unsure, np.inf, 0.0)
 
 
@@ -450,7 +453,8 @@ class _Collector:
         selected: Array | None,
         unsure: Array | None,
     ) -> None:
-        """One block. ``selected``: the pairs of ``when``, None: all; ``unsure``: where rounding may decide."""
+        """Adds a block of rows. ``selected``: True for the pairs of ``when``, None: all; ``unsure``: True where
+        rounding may decide whether a pair is selected."""
         raise NotImplementedError
 
     def result(self) -> Result:
@@ -490,7 +494,8 @@ class _Stored(_Collector):
 
 
 class _Scattered(_Collector):
-    """Values at keys. Where several pairs have one element, any of their values may be the result."""
+    """Collects values that are stored at keys. If several pairs have the same keys, the value of any of them is a right
+    result."""
 
     def __init__(self, output: Scatter, evaluation: _Evaluation) -> None:
         super().__init__(output, evaluation)
@@ -577,7 +582,7 @@ class _Grouped(_Collector):
 
 
 class _Rows(_Collector):
-    """Values of each row or column, reduced along the other axis."""
+    """Collects values of each row or column, reduced along the other axis."""
 
     def __init__(self, output: RowReduce, evaluation: _Evaluation) -> None:
         super().__init__(output, evaluation)
@@ -650,7 +655,7 @@ class _Selected(_Collector):
 
 
 class _Ordered(_Collector):
-    """The greatest or least values of all pairs, of rows or of columns."""
+    """Collects the greatest or least values of all pairs, of each row or of each column."""
 
     def __init__(self, output: Top, evaluation: _Evaluation) -> None:
         super().__init__(output, evaluation)
@@ -694,7 +699,7 @@ class _Ordered(_Collector):
 
 
 def _along(x: Array, axis: str) -> Array:
-    """A matrix of pairs with a row for each index of an axis, or one row."""
+    """A matrix of pairs, arranged so that it has a row for each index of ``axis``; if ``axis`` is empty, one row."""
     return x if axis == "i" else x.T if axis == "j" else x.reshape(1, -1)
 
 
@@ -720,8 +725,9 @@ def _collector(output: Output, evaluation: _Evaluation) -> _Collector:
 
 
 def difference(expected: Result, actual: Any, factor: float = 4.0) -> str:
-    """What is wrong with a kernel's result, empty: nothing. ``actual``: an array, or a tuple of the arrays of a list,
-    or of values, i and j, of which rows and columns lack one; ``factor``: of the errors."""
+    """A description of what is wrong with a kernel's result, empty: nothing. ``actual``: an array; for a list, the
+    tuple of its arrays; for the best values, the tuple of values, i and j, where the best values of rows or columns
+    have None for one index; ``factor``: the factor by which errors are multiplied."""
     if isinstance(expected, Ordered):
         values, i, j = (None if x is None else np.asarray(x) for x in actual)
         return _order_difference(expected, values, i, j, factor)
@@ -743,7 +749,8 @@ def difference(expected: Result, actual: Any, factor: float = 4.0) -> str:
 
 
 def _order_difference(expected: Ordered, values: Any, i: Any, j: Any, factor: float) -> str:
-    """Values may change by the greatest error of a pair; a pair must have the value that it is listed with."""
+    """As ``difference``, for the best values. Values may differ by the greatest error of a pair; each pair must have
+    the value that it is listed with."""
     if not expected.certain:
         return ""
     if values.shape != expected.values.shape:
@@ -781,7 +788,8 @@ def _unequal(actual: Array, expected: Array, allowed: Array) -> Array:
 
 
 def _list_difference(expected: Listed, actual: tuple[Array, ...], factor: float) -> str:
-    """Lists have no order: rows are compared after sorting by all values, those without errors first."""
+    """As ``difference``, for lists. Lists have no order, so rows are compared after sorting by all values, first by
+    those without errors."""
     count, least = len(actual[0]), int((expected.certain & expected.holds).sum())
     most = least + int((~expected.certain).sum())
     if not least <= count <= most:

@@ -16,10 +16,9 @@ from ptxgen.problem.dtypes import dtype
 
 
 def problems_of(p: Task) -> dict[str, Task]:
-    """The problems that a call computes for several outputs, by what they compute; empty: the task has one output,
-    which has a kernel. That of the best values is a list of the pairs that are not behind a bound.
-
-    InputError: M is the rows of one matrix and the columns of another."""
+    """Name -> problem, for the problems that a call of a task with several outputs computes; empty: the task has one
+    output, which one kernel computes. The problem of an output of best values is a list of the pairs that are not
+    behind a bound. Raises InputError if the outputs store matrices both by rows and by columns."""
     program, outputs = p.program, p.program.outputs
     if len(outputs) == 1:
         return {"list": _direct(p, program, outputs[0])} if isinstance(outputs[0], Top) else {}
@@ -52,7 +51,7 @@ def _text(program: Program) -> str:
 
 
 def _fields(p: Task, output: Output | None) -> dict[str, Any]:
-    """The fields that belong to an output, None: the matrix of the reduction."""
+    """The fields of the problem of an output; ``output`` is None for the matrix of the reduction."""
     return {
         "deterministic": p.deterministic,
         "groups": p.groups if isinstance(output, Aggregate | Scatter) else "",
@@ -61,14 +60,14 @@ def _fields(p: Task, output: Output | None) -> dict[str, Any]:
 
 
 def _capacity(p: Task, output: Output | None) -> int:
-    """The room of lists."""
+    """The number of elements that the lists of an output have room for; 0: the output is not a list."""
     if isinstance(output, Top):
         return typical_room(p.m * p.n)
     return p.capacity if isinstance(output, Select) else 0
 
 
 def _direct(p: Task, program: Program, output: Output | None) -> Task:
-    """The problem of a program that computes the reduction; of one item, if its results are no matrices."""
+    """The problem of a program that computes the reduction itself. It has one item if its output is not a matrix."""
     one = {} if isinstance(output, Store) else {"batch": 1, "stride_a": CONTIGUOUS, "stride_b": CONTIGUOUS}
     fields: dict[str, Any] = {"out": "", "ldc": 0, "stride_c": CONTIGUOUS, **one, **_fields(p, output)}
     return replace(p, text=_text(program), **fields)

@@ -1,4 +1,4 @@
-"""Suites of all pairs of rows: nearest neighbours, lists within a radius, densities."""
+"""Suites of tasks on all pairs of rows: nearest neighbours, lists of the pairs within a radius, densities."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from ptxgen.operations.task.language.texts import input_ranks, parse
 from ptxgen.operations.task.problem import Task
 from ptxgen.problem.operation import Case
 
-#: M, N, K
+#: the measured (M, N, K)
 SHAPES = (*((1 << 16, 1 << 16, k) for k in (3, 16, 64, 128, 1024)), (1 << 12, 1 << 20, 96))
-#: K from which the products of fast tasks are those of bf16 planes
+#: from this K on, fast tasks compute products of bf16 planes
 SPLIT_K = 24
-#: K -> the squared distance of normal vectors that 1 of 1,000 pairs is below
+#: K -> the squared distance such that 1 of 1,000 pairs of normal vectors is nearer
 NEAR = {3: 0.0486, 16: 7.88, 64: 69.3, 96: 117.6, 128: 168.4, 1024: 1779.7}
 LIST_PAIRS = 256  #: lists have room for one of so many pairs
 
 _SQUARES = "accum += (P[i,k] - R[j,k]) * (P[i,k] - R[j,k]);"
 _L1 = "accum += abs(P[i,k] - R[j,k]);"
 _PRODUCTS = "accum += P[i,k] * R[j,k];"
-#: of the sums of squares of both rows, as calls with precision fast compute them
+#: the squared distance from the sums of squares p[i] and r[j] of both rows, as calls with precision fast compute it
 _FAST = "max(p[i] + r[j] - 2.0 * accum, 0.0)"
-#: name -> (step, output), of the suite knn
+#: name -> (step, output) of the tasks of the suite knn
 KNN = {
     "1nn": (_SQUARES, "C[i] argmin= accum;"),
     "1nn fast": (_PRODUCTS, f"C[i] argmin= {_FAST};"),
     "1nn l1": (_L1, "C[i] argmin= accum;"),
     "1nn cosine": (_PRODUCTS, "C[i] argmin= max(1.0 - accum * p[i] * r[j], 0.0);"),
 }
-#: name -> (step, output), of the suite pairwise. Sums of squares are normal values in measurements, so the
-#: squared distances of fast lists have the standard deviation sqrt(4·K + 2)
+#: name -> (step, output) of the tasks of the suite pairwise. In measurements, normal values are passed as p and r, so
+#: the squared distances of fast lists have the standard deviation sqrt(4·K + 2)
 PAIRWISE = {
     "range": (_SQUARES, "accum < near ? C.add(accum, i, j);"),
     "range fast": (_PRODUCTS, "p[i] + r[j] - 2.0 * accum < -3.09 * sqrt(4.0 * f32(K) + 2.0) ? C.add(accum, i, j);"),
@@ -44,14 +44,14 @@ PAIRWISE = {
     "least l2": (_SQUARES, "C[i] min= accum;"),
     "least cosine": (_PRODUCTS, "C[i] min= max(1.0 - accum * p[i] * r[j], 0.0);"),
 }
-#: extents for the emulated device
+#: (M, N, K) for the emulated device
 SMALL = ((40, 56, 3), (33, 70, 24))
 
 
 def cases(
     programs: dict[str, tuple[str, str]], shapes: tuple[tuple[int, int, int], ...], dtype: str = "f32", **fields: Any
 ) -> Iterator[Case]:
-    """The tasks of each shape."""
+    """A case for each shape and each of the ``programs``."""
     for m, n, k in shapes:
         for name, (step, output) in programs.items():
             near = NEAR.get(k, float(k) / 2)

@@ -21,19 +21,20 @@ from ptxgen.expr.value_types import PAIRS, type_of
 from ptxgen.lowering.algebra import ACCUMULATOR, InnerExpression, paired_expression
 from ptxgen.operations.task.typed import rounded
 
-#: operators of which values of 16 bits give a value of 16 bits, by floats or integers
+#: True (floats) or False (integers) -> the operators whose result has 16 bits if the operands have
 EXACT = {True: ("min", "max", "fmin", "fmax", "neg", "abs"), False: ("min", "max", "&", "|", "^")}
-#: operators whose result is rounded to 16 bits once, or whose low 16 bits depend on those of the operands alone
+#: True (floats) -> the operators whose result on 16-bit operands may be rounded once to 16 bits; False (integers) ->
+#: those whose low 16 bits depend only on the low 16 bits of the operands
 ROUNDED = {True: ("+", "-", "*"), False: ("+", "&", "|", "^", "~")}
 EXTREMES = ("max", "min", "fmax", "fmin")
-NEWEST = 1000  #: a target that has every instruction
+NEWEST = 1000  #: a compute capability with every instruction
 
 
 def with_paired_steps(
     whole: InnerExpression, types: Sequence[str], declared: bool, read: Sequence[Node]
 ) -> InnerExpression:
-    """``whole`` with its reduction of pairs, if it has one. ``types``: the types of A and B; ``declared``: the program
-    declares a reduction in 16 bits; ``read``: the expressions of the sink."""
+    """``whole`` with its reduction of pairs, if it has one. ``types``: the types of A and B; ``declared``: True if the
+    program declares a reduction in 16 bits; ``read``: the expressions that read the result of the reduction."""
     element, other = types
     if element not in PAIRS or element != other or whole.state is not None or whole.vectors or whole.scalars:
         return whole
@@ -55,12 +56,13 @@ def with_paired_steps(
 
 
 def _elements(whole: InnerExpression) -> list[str]:
-    """The variables of the elements of A and of B."""
+    """The names of the variables that are the elements of A and of B."""
     return [next(x.value for x in walk(held) if x.op == "variable") for held in (whole.a, whole.b)]
 
 
 def _reads_low_bits(roots: Sequence[Node], type: str, narrow: str) -> bool:
-    """True if expressions read the reduction, of ``type``, as a value of ``narrow`` alone, or of its low bits."""
+    """True if expressions read the reduction, a value of ``type``, only as a value of ``narrow``, or only its low 16
+    bits."""
     sums = variable(ACCUMULATOR, type)
     users = [x for x in walk(*roots) if sums in x.arguments]
     casts = {narrow} if type_of(narrow).floating else {"s16", "u16", "s8", "u8"}
@@ -68,12 +70,13 @@ def _reads_low_bits(roots: Sequence[Node], type: str, narrow: str) -> bool:
 
 
 def _in_pairs(root: Node) -> Node:
-    """The expression of values of 16 bits as one of pairs."""
+    """The expression on 16-bit values, rewritten for pairs of them."""
     return rewritten(root, lambda x: node(x.op, PAIRS[x.type], *x.arguments, value=x.value))
 
 
 class _Narrow:
-    """Expressions of 32 bits as expressions of type ``narrow``, of 16; None: they have other values."""
+    """Rewrites expressions of 32 bits as expressions of the 16-bit type ``narrow``. Methods return None if the values
+    would change."""
 
     def __init__(self, narrow: str, declared: bool) -> None:
         self.narrow, self.declared = narrow, declared
@@ -81,11 +84,12 @@ class _Narrow:
         self._known: dict[tuple[Node, bool], Node | None] = {}
 
     def exact(self, x: Node) -> Node | None:
-        """The expression with the values of ``x``."""
+        """The expression of type ``narrow`` with the same values as ``x``."""
         return self._made(x, False)
 
     def rounded(self, x: Node) -> Node | None:
-        """The expression with the values of ``x`` rounded to ``narrow``, or their low bits."""
+        """The expression of type ``narrow`` with the values of ``x``, rounded to ``narrow`` (floats), or with their low
+        bits (integers)."""
         return self._made(x, True)
 
     def _made(self, x: Node, rounds: bool) -> Node | None:
@@ -121,7 +125,7 @@ class _Narrow:
         return self._made(of, rounds) if of.type == self.narrow or wraps else None
 
     def _applied(self, x: Node, rounds: bool) -> Node | None:
-        """The operator of ``x`` on operands in 16 bits."""
+        """The operator of ``x``, applied to its operands rewritten in 16 bits."""
         operands = [self._made(y, rounds) for y in x.arguments]
         made = [y for y in operands if y is not None]
         return node(x.op, self.narrow, *made) if len(made) == len(operands) else None

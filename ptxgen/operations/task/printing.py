@@ -1,4 +1,4 @@
-"""Prints typed expressions in the language: what is printed has the same nodes when it is read."""
+"""Prints typed expressions in the language of tasks. The text has the same nodes when it is parsed."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _EXACT_INTEGERS = {"f64": 2**53, "f32": 2**24, "f16": 2**11, "bf16": 2**8}
 
 
 def printed(root: Node, names: Mapping[Node, str] | None = None, limit: int = 0) -> str:
-    """The text of an expression, without spaces. ``names``: of parts that are defined before; ``limit``: longer texts
-    are cut."""
+    """The text of an expression, without spaces. ``names``: the names of parts that were defined before; ``limit``:
+    after so many printed nodes, the others become "…"; 0: there is no limit."""
     return _Printer(names or {}, limit).text(root, CHOICE)
 
 
 def number(value: float | int, type: str) -> str:
-    """The shortest text of a constant that gives its value where a value of ``type`` is expected."""
+    """The shortest text of a constant that is read as ``value`` where a value of ``type`` is expected."""
     if type == PRED:
         return "true" if value else "false"
     if not type_of(type).floating:
@@ -45,8 +45,8 @@ class _Printer:
         self._names, self._limit, self._printed = names, limit, 0
 
     def text(self, x: Node, least: int, bare: bool = False) -> str:
-        """The text of an operand, in parentheses if its precedence is less than ``least``. ``bare``: another operand
-        gives a number its type."""
+        """The text of an operand, in parentheses if its precedence is less than ``least``. ``bare``: True if another
+        operand determines the type of a number."""
         if x in self._names:
             return self._names[x]
         self._printed += 1

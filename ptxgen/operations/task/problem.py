@@ -40,18 +40,19 @@ class ResultArray(NamedTuple):
 
 @lru_cache(maxsize=256)
 def _read(text: str, dtype: str) -> Roles:
-    """The roles of a program's text. ``dtype``: the type of inputs that the text does not declare."""
+    """The roles of the arrays of the program with this text. ``dtype``: the type of inputs whose type the text does not
+    declare."""
     return roles_of(parse(text, dict.fromkeys(input_ranks(text), dtype)))
 
 
 def read_again(program: Program) -> Program:
-    """The program that its own text gives: inputs are in the order of their first use, as in a text."""
+    """The program that parsing the text of ``program`` gives: its inputs are in the order of first use."""
     return parse(canonical_text(program))
 
 
 def sum_of_products(element_type: str) -> Program:
-    """C[i,j] = Σ A[i,k]·B[k,j] of elements of type ``element_type``, summed as GEMMs do, or integers in 32 bits.
-    DtypeError: there is no such type."""
+    """The program C[i,j] = Σ A[i,k]·B[k,j] of elements of type ``element_type``, summed in the type that GEMMs sum in,
+    and integers in 32 bits. Raises DtypeError if there is no such type."""
     if element_type in COMPUTE_MODES:
         sums = SUMS.get(compute := COMPUTE_MODES[element_type][0], compute)
     else:
@@ -73,12 +74,11 @@ class Task(Gemm):
     also the array of the other side if kernels compute the pairs with i ≤ j alone (``mirrored``).
     ``layout``: N: A is stored M×K, B is stored K×N; T: K×M, N×K; empty: as the program indexes them. ``dtype``,
     ``compute``, ``out``: the types of A, of the reduction and of C, which the text states; sums of products of f32 may
-    have ``compute`` tf32. ``capacity``: elements of the lists of selected results, C the first of them, unless a call
-    passes another number; ``groups``: rows and columns of C where keys select its elements; ``algebra``: kernels may
-    compute the program rewritten by laws that hold for finite numbers; ``sorted_keys``: the elements of the arrays of
-    the first condition x[i] == y[j] ascend. The other fields are those of ``Gemm``.
-
-    ShapeError, DtypeError, InputError: an argument breaks a rule.
+    have ``compute`` tf32. ``capacity``: the number of elements of each list of selected results (C is the first list),
+    unless a call passes another number; ``groups``: the rows and columns of C if keys select its elements; ``algebra``:
+    True if kernels may compute the program rewritten by laws that hold for finite numbers; ``sorted_keys``: True if the
+    arrays of the first condition x[i] == y[j] are sorted in ascending order. The other fields are those of ``Gemm``.
+    Raises ShapeError, DtypeError or InputError if an argument breaks a rule.
     """
 
     layout: str = field(
@@ -147,7 +147,8 @@ class Task(Gemm):
             object.__setattr__(self, "text", canonical_text(roles.program))
 
     def _normalize_groups(self) -> None:
-        """ShapeError: the extents of groups are missing, or no group needs them."""
+        """Checks ``groups`` and writes it in its normal form. Raises ShapeError if the extents are missing, or no keys
+        need them."""
         if not any(isinstance(x, Aggregate | Scatter) for x in self.program.outputs):
             if self.groups:
                 raise ShapeError(f"groups is {shown(self.groups)}; it must be empty where no keys select elements of C")
@@ -159,8 +160,8 @@ class Task(Gemm):
         object.__setattr__(self, "groups", ",".join(map(str, extents)))
 
     def _may_mirror(self) -> bool:
-        """True if A and B, as the fields describe them, can be one array, and results do not have to be reduced in the
-        order of i and of j."""
+        """True if A and B, as the fields describe them, can be one array, and the results need not be reduced in the
+        order of i and j."""
         output = self.program.outputs[0]
         if self.deterministic and isinstance(output, Aggregate) and depends_on_order(output.op, output.value.type):
             return False
@@ -169,7 +170,8 @@ class Task(Gemm):
 
     @property
     def mirrored(self) -> bool:
-        """True if A and B are one array, and (i, j) and (j, i) have one reduction, which is computed for i ≤ j."""
+        """True if A and B are one array, and (i, j) and (j, i) have the same reduction, which is computed only for i ≤
+        j."""
         return self.roles.one_array
 
     @property
@@ -178,7 +180,7 @@ class Task(Gemm):
 
     @property
     def shared_bytes(self) -> int:
-        """Bytes of B that are those of A."""
+        """The bytes of B that are also bytes of A, because both are one array; else 0."""
         items = self.batch if self.strides[1] else min(self.batch, 1)
         return items * self.types[1].bytes * self.n * self.k if self.mirrored else 0
 
@@ -188,13 +190,14 @@ class Task(Gemm):
 
     @property
     def group_extents(self) -> tuple[int, int]:
-        """Rows and columns of C where keys select its elements."""
+        """The rows and columns of C, whose elements keys select."""
         rows, columns = map(int, self.groups.split(","))
         return rows, columns
 
     @classmethod
     def checked_fields(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """The fields with the text of the file that ``text`` names. InputError: there is no such file."""
+        """The fields, with the text of the file in place of its name if ``text`` names a file. Raises InputError if the
+        file cannot be read."""
         text = values.get("text", "")
         if not text or "{" in text:
             return values
@@ -228,7 +231,7 @@ class Task(Gemm):
 
     @property
     def program(self) -> Program:
-        """The program, with the names of roles."""
+        """The program of the task, in which arrays have the names of their roles."""
         return self.roles.program
 
     def _normalize_dtypes(self) -> None:
@@ -247,7 +250,7 @@ class Task(Gemm):
             object.__setattr__(self, name, known)
 
     def with_rows(self, m: int) -> Task:
-        """One item of the task with another M, and contiguous operands."""
+        """The problem with M = ``m``, one item and contiguous operands."""
         packed = replace(self, stride_a=CONTIGUOUS, stride_b=CONTIGUOUS, stride_c=CONTIGUOUS, batch=1)
         return replace(packed, m=m, lda=0, ldb=0, ldc=0)
 
@@ -267,7 +270,7 @@ class Task(Gemm):
 
     @cached_property
     def result_arrays(self) -> dict[str, ResultArray]:
-        """The arrays that a call writes, by name."""
+        """Name -> shape and type of each array that a call writes."""
         output = self.program.outputs[0]
         if isinstance(output, RowReduce):
             return {"C": ResultArray((self.m if output.axis == "i" else self.n,), self.output)}
@@ -288,7 +291,7 @@ class Task(Gemm):
 
     @property
     def selected(self) -> Select | None:
-        """The output, if it is a list of selected results."""
+        """The output if it is a list of selected results, else None."""
         output = self.program.outputs[0]
         return output if isinstance(output, Select) else None
 

@@ -1,7 +1,7 @@
-"""The program of a task: what text and Python functions become, and what kernels are generated from.
+"""The program of a task: texts and Python functions are converted to it, and kernels are generated from it.
 
-A program computes, for each pair (i, j) of its index set, the reduction over k of a step, and gives the result to an
-output. The variables of its expressions are:
+A program computes, for each pair (i, j) of its index set, the reduction over k of a step, and passes the result to its
+outputs. The variables of its expressions are:
 
 - ``P[i,k]``: the element of array P at these axes; another use of P with other axes is another variable;
 - a name alone: a scalar;
@@ -19,31 +19,32 @@ from ptxgen.expr.node import Node, variable
 
 ACCUMULATOR = "accum"
 AXES = ("i", "j", "k")
-EXTENTS = ("M", "N", "K")  #: of the axes, in the same order
-#: reductions over k that are no operator: the position of an extreme, and the mean
+EXTENTS = ("M", "N", "K")  #: the names of the extents, in the order of ``AXES``
+#: reductions over k that are not operators: the position of an extreme; and the mean
 POSITIONS = ("argmin", "argmax")
 MEAN = "mean"
-#: the most values that an output of the greatest or least ones has
+#: the most values that an output of the greatest or least values may have
 MOST_TOP = 1 << 16
 
 
 @dataclass(frozen=True)
 class Input:
-    """An array, or a scalar. ``dtype``: of its elements; ``uses``: the axes of each use, as ``("i", "k")``, in the
-    order in which the array is stored; a scalar has none."""
+    """An array or a scalar that a program reads. ``dtype``: the type of its elements; ``uses``: for each use of the
+    array its axes, as ``("i", "k")``, in the order in which the array is stored; empty: it is a scalar."""
 
     name: str
     dtype: str
     uses: tuple[tuple[str, ...], ...] = ()
 
     def variable(self, axes: tuple[str, ...] = ()) -> Node:
-        """The variable of an element at these axes, or of the scalar."""
+        """The variable for the element at these axes, or for the scalar."""
         return variable(f"{self.name}[{','.join(axes)}]" if axes else self.name, self.dtype)
 
 
 @dataclass(frozen=True)
 class Output:
-    """Where results go. ``name``: of the array. Its type is that of ``value``."""
+    """An output of a program. ``name``: the name of its array; ``value``: the expression of its results, whose type the
+    array has."""
 
     name: str
     value: Node
@@ -58,8 +59,8 @@ class Store(Output):
 
 @dataclass(frozen=True)
 class Aggregate(Output):
-    """C[row,column] op= value: many pairs (i, j) have one element. ``row``, ``column``: variables of key arrays, or of
-    an index; ``op``: +, *, max, min, &, | or ^."""
+    """C[row,column] op= value: many pairs (i, j) are reduced to one element. ``row``, ``column``: variables of key
+    arrays, or of an index; ``op``: +, *, max, min, &, | or ^."""
 
     row: Node
     column: Node
@@ -68,8 +69,8 @@ class Aggregate(Output):
 
 @dataclass(frozen=True)
 class Scatter(Output):
-    """C[row,column] = value. ``row``, ``column``: as of ``Aggregate``; pairs must have different keys. Elements without
-    a pair keep their values; pairs with a key out of range are not stored."""
+    """C[row,column] = value. ``row``, ``column``: as for ``Aggregate``; no two pairs may have the same keys. Elements
+    without a pair keep their values; pairs with a key out of range are not stored."""
 
     row: Node
     column: Node
@@ -77,8 +78,8 @@ class Scatter(Output):
 
 @dataclass(frozen=True)
 class Distinct(Output):
-    """The pairs of keys (row, column) that a pair (i, j) has for which ``value`` holds, a condition, each once.
-    ``row``, ``column``: as of ``Aggregate``."""
+    """The distinct pairs of keys (row, column) of the pairs (i, j) for which ``value``, a condition, holds. ``row``,
+    ``column``: as for ``Aggregate``."""
 
     row: Node
     column: Node
@@ -86,7 +87,7 @@ class Distinct(Output):
 
 @dataclass(frozen=True)
 class RowReduce(Output):
-    """C[axis] op= value, over the other spatial axis. ``axis``: i or j. ``op``: an operator, or argmin, argmax,
+    """C[axis] op= value, reduced over the other spatial axis. ``axis``: i or j. ``op``: an operator, or argmin, argmax,
     logsumexp or mean."""
 
     axis: str
@@ -95,8 +96,8 @@ class RowReduce(Output):
 
 @dataclass(frozen=True)
 class Select(Output):
-    """The ``values`` of the pairs for which ``condition`` holds (the constant True: of all), as a list of unspecified
-    order. ``value`` is the first of ``values``."""
+    """The ``values`` of the pairs for which ``condition`` holds (the constant True: of all pairs), as a list of
+    unspecified order. ``value`` is the first of ``values``."""
 
     condition: Node
     values: tuple[Node, ...]
@@ -105,8 +106,9 @@ class Select(Output):
 @dataclass(frozen=True)
 class Top(Output):
     """The ``count`` greatest values, or the least ones, of the pairs for which ``condition`` holds, the best first,
-    with their indices. ``count``: a constant, or the variable of a scalar, of type s32; ``axis``: i or j, then of each
-    row or column; empty: of all pairs; ``greatest``: False: the least ones.
+    with their indices. ``count``: a constant of type s32, or the variable of a scalar of this type; ``axis``: i: the
+    values of each row, j: of each column, empty: of all pairs; ``greatest``: True: the greatest values, False: the
+    least ones.
 
     NaN is greater than all numbers. Of equal values, the first in the order of (i, j) is the better one."""
 
@@ -118,10 +120,11 @@ class Top(Output):
 
 @dataclass(frozen=True)
 class Program:
-    """What the text of a task means. ``inputs``: arrays and scalars in the order of first use; ``step``: what each k
-    adds to the reduction; ``reduction``: an operator of ``expr.operators``, or argmin, argmax or mean; ``accumulator``:
-    the type of ``accum``; ``initial``: combined once with the reduction, None: nothing; ``when``: the pairs (i, j) that
-    are computed, None: all; ``outputs``: at least one."""
+    """The program of a task, in typed expressions. ``inputs``: arrays and scalars in the order of first use; ``step``:
+    the value that is reduced over k; ``reduction``: an operator of ``expr.operators``, or argmin, argmax or mean;
+    ``accumulator``: the type of ``accum``; ``initial``: a value that is combined once with the reduction, None: there
+    is none; ``when``: the condition of the pairs (i, j) that are computed, None: all pairs are; ``outputs``: at least
+    one output."""
 
     inputs: tuple[Input, ...]
     step: Node

@@ -1,4 +1,5 @@
-"""Gives the arrays of a program the names of kernel operands, so that programs that differ in names have one kernel."""
+"""Gives the arrays of a program the names of kernel operands, so that programs that differ only in names have the same
+kernel."""
 
 from __future__ import annotations
 
@@ -13,14 +14,14 @@ from ptxgen.operations.task.assembling import roots
 from ptxgen.operations.task.program import Input, Program, RowReduce, Store, Top
 from ptxgen.problem.dtypes import dtype
 
-#: the axes of an element of A and of B, in either order
+#: operand -> the axes of its elements, in either order
 SIDES = {"A": {"i", "k"}, "B": {"k", "j"}}
 
 
 @dataclass(frozen=True)
 class Use:
-    """An array of a program as a kernel reads it. ``role``: the name there; ``name``: in the program; ``axes``: as the
-    program indexes it."""
+    """One use of an array of a program by a kernel. ``role``: the name of the array in the kernel; ``name``: its name
+    in the program; ``axes``: the axes by which the program indexes it."""
 
     role: str
     name: str
@@ -30,9 +31,10 @@ class Use:
 
 @dataclass(frozen=True)
 class Roles:
-    """A program whose arrays have roles in a kernel. ``program``: with the names of roles; ``uses``: its arrays, A and
-    B first; ``scalars``: (role, name, type of the kernel parameter); ``outputs``: (role, name); ``exchanged``: i and j
-    have each other's names, as C is stored by columns."""
+    """A program whose arrays have roles in a kernel. ``program``: the program with the names of roles; ``uses``: its
+    arrays, A and B first; ``scalars``: (role, name, type of the kernel parameter) of each scalar; ``outputs``: (role,
+    name) of each output; ``exchanged``: True if i and j are exchanged in ``program``, because C is stored by
+    columns."""
 
     program: Program
     uses: tuple[Use, ...]
@@ -41,7 +43,8 @@ class Roles:
     exchanged: bool = False
 
     def extents(self, of: Mapping[str, int]) -> dict[str, int]:
-        """The extents of i, j and k from those of the axes that the program was written with."""
+        """The extents of i, j and k of ``program``. ``of``: the extents of the axes of the program as it was
+        written."""
         return {**of, "i": of["j"], "j": of["i"]} if self.exchanged else dict(of)
 
     def use(self, role: str) -> Use:
@@ -49,7 +52,7 @@ class Roles:
 
     @property
     def layout(self) -> str:
-        """N or T for A and for B, if they are stored as the program indexes them."""
+        """The layout (NN, NT, TN or TT) if A and B are stored as the program indexes them."""
         a, b = self.use("A").axes, self.use("B").axes
         return ("N" if a == ("i", "k") else "T") + ("N" if b == ("k", "j") else "T")
 
@@ -60,7 +63,7 @@ class Roles:
 
     @property
     def tiles(self) -> tuple[str, ...]:
-        """The arrays of the program that are A and B."""
+        """The names in the program of the arrays that are A and B; one name if both are one array."""
         return tuple(dict.fromkeys(self.use(role).name for role in SIDES))
 
     @property
@@ -71,7 +74,7 @@ class Roles:
 
 @lru_cache(maxsize=256)
 def roles_of(program: Program) -> Roles:
-    """The roles of the arrays of a program. InputError: its step reads no array on one side."""
+    """The roles of the arrays of a program. Raises InputError if its step reads no array with the axes of A or of B."""
     exchanged = any(isinstance(x, Store) and x.axes == ("j", "i") for x in program.outputs)
     if exchanged:
         program = _exchanged(program)
@@ -104,12 +107,12 @@ def roles_of(program: Program) -> Roles:
     return Roles(changed, tuple(named), scalars, tuple(names), exchanged)
 
 
-#: i and j, and their extents, with each other's names
+#: name of an axis or extent -> its name after i and j are exchanged
 _OTHER = {"i": "j", "j": "i", "M": "N", "N": "M"}
 
 
 def _exchanged(program: Program) -> Program:
-    """The program whose i is the j of this one, and the other way round."""
+    """The program with i and j exchanged."""
     read = {x.value: x.type for x in walk(*roots(program)) if x.op == "variable"}
     changes = {name: variable(exchanged_name(name), element_type) for name, element_type in read.items()}
     uses = [tuple(tuple(_OTHER.get(axis, axis) for axis in axes) for axes in x.uses) for x in program.inputs]
@@ -127,7 +130,7 @@ def _exchanged(program: Program) -> Program:
 
 
 def exchanged_name(name: str) -> str:
-    """The name of a variable where i and j have each other's names."""
+    """The name of a variable after i and j are exchanged."""
     array, bracket, axes = name.partition("[")
     if not bracket:
         return _OTHER.get(name, name)
@@ -135,7 +138,7 @@ def exchanged_name(name: str) -> str:
 
 
 def _parameter_type(element_type: str) -> str:
-    """The type of the kernel parameter that has a number of this type: no parameter has fewer than 32 bits."""
+    """The type of the kernel parameter for a scalar of this type: parameters have at least 32 bits."""
     t = dtype(element_type)
     return (
         element_type
@@ -149,7 +152,7 @@ def _parameter_type(element_type: str) -> str:
 
 
 def _number(role: str, parameter: str, element_type: str) -> Node:
-    """A number of a program, as an expression of its kernel parameter."""
+    """The expression of a scalar of type ``element_type`` in terms of its kernel parameter, of type ``parameter``."""
     x = variable(role, parameter)
     return x if parameter == element_type else node("cast", element_type, x)
 
@@ -159,7 +162,8 @@ def _element(name: str, axes: tuple[str, ...]) -> str:
 
 
 def with_variables(x: Any, changes: dict[str, Node]) -> Any:
-    """A record whose expressions have other variables."""
+    """The record ``x`` with variables of its expressions replaced. ``changes``: name of a variable -> its
+    replacement."""
 
     def changed(value: Any) -> Any:
         if isinstance(value, Node):

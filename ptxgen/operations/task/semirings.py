@@ -1,4 +1,4 @@
-"""Semirings by name: products of matrices with other operators than + and ×."""
+"""Semirings by name: matrix products with other operators than + and ×."""
 
 from __future__ import annotations
 
@@ -23,14 +23,15 @@ SEMIRINGS = {
 }
 
 
-TRUTH = "bool"  #: truth values, one a byte, of which or_and computes another product than of integers
+TRUTH = "bool"  #: the type of truth values, one a byte; or_and combines them logically, and integers bitwise
 
 
 @lru_cache(maxsize=256)
 def semiring_program(name: str, element_type: str, out: str = "", accum: str = "") -> Program:
-    """C = A·B over a semiring of elements of type ``element_type``, of or_and also ``TRUTH``; ``out``: the type of C,
-    empty: that of A and B, but of products and sums of narrow integers s32; ``accum``: the declared type of the
-    reduction. InputError, DtypeError: there is no such semiring."""
+    """The program C = A·B over the semiring ``name``. ``element_type``: the type of A and B; for or_and it may be
+    ``TRUTH``; ``out``: the type of C, empty: that of A and B, but s32 for products and sums of narrow integers;
+    ``accum``: the declared type of the reduction. Raises InputError or DtypeError if there is no such semiring, or none
+    with this type."""
     word("semiring", name, SEMIRINGS)
     if element_type == TRUTH:
         text = "where (i, j) { reduce (k) { accum |= A[i,k] != 0 and B[k,j] != 0; } C[i,j] = accum != 0; }"

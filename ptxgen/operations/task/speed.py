@@ -10,19 +10,19 @@ from ptxgen.problem.operation import Speed
 
 
 def steps(p: Task) -> float:
-    """The steps of a task, with its batch."""
+    """The number of steps M·N·K of a task, times its batch."""
     return float(p.batch * p.m * p.n * p.k)
 
 
 def computed_steps(p: Task) -> float:
-    """Those that kernels compute."""
+    """The number of steps that kernels compute: about half as many if results are mirrored."""
     return p.flops / 2
 
 
 def least_us(p: Task, d: Device) -> float:
-    """Microseconds of the steps at the predicted ceiling of the device (``step_rate.ceiling``)."""
+    """The microseconds that the steps take at the predicted ceiling of the device (``step_rate.ceiling``)."""
     return computed_steps(p) / (step_rate.ceiling(lower(p), d) * d.sms * d.clock)
 
 
-#: the metric of Gamut's paper: M·N·K / (10⁹ s)
+#: the metric of Gamut's paper: steps per nanosecond, M·N·K / (10⁹ · seconds)
 SPR = Speed("spr", "SPR", lambda p, us: steps(p) / us * 1e-3)

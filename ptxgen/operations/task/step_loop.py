@@ -1,9 +1,9 @@
-"""A loop of steps on operands in shared memory, which measures how fast a multiprocessor computes them.
+"""A loop of steps on operands in shared memory, which measures how fast a multiprocessor computes steps.
 
-Threads have 8×8 accumulators, as the kernels of family simt, and load 8 elements of each operand a step; registers have
-pairs of elements of 16 bits where the device has instructions for such steps. Other arrays
-that a step reads are in registers. The loop loads nothing from global memory and has no barrier. Clocks are read before
-and after it, in cycles and nanoseconds.
+Threads have 8×8 accumulators, as in the kernels of family simt, and load 8 elements of each operand a step; registers
+hold pairs of 16-bit elements if the device has instructions for such steps. Other arrays that a step reads are in
+registers. The loop loads nothing from global memory and has no barrier. Clocks are read before and after the loop, in
+cycles and nanoseconds.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from ptxgen.problem.peak_rates import peak_rate, scalar_rate
 from ptxgen.runtime.driver import Driver
 
 ENTRY = "step_loop"
-TILE = 8  #: rows and columns of a thread
-UNROLLED, BUFFERS = 4, 2  #: steps of an iteration, each on other elements
-CYCLES = 20_000_000  #: that a measurement takes, about
-EXTENT = 128  #: rows and columns in shared memory
+TILE = 8  #: the rows, and the columns, of the accumulators of a thread
+UNROLLED, BUFFERS = 4, 2  #: steps of an iteration, each on other elements; and buffers in shared memory
+CYCLES = 20_000_000  #: about so many cycles a measurement takes
+EXTENT = 128  #: the rows of A, and the columns of B, in shared memory
 TEXT = """\
 .version «version»
 .target «target»
@@ -127,23 +127,23 @@ LOOP:
 
 
 def _size(type: str) -> int:
-    """Bytes of a value in shared memory."""
+    """The bytes of a value of this type in shared memory."""
     return max(type_of(type).bits // 8, 2 if type_of(type).floating else 4)
 
 
 def threads_of(p: Task) -> int:
-    """Threads of a block, one a multiprocessor, whose accumulators are in registers."""
+    """The threads of a block. A multiprocessor runs one block, whose accumulators are in registers."""
     return 256 if type_of(p.compute).bits == 64 else 512
 
 
 def values_of(p: Task, d: Device) -> int:
-    """Steps that the instructions of a step compute: 2 of pairs."""
+    """The number of steps that one sequence of instructions computes: 2 if it computes pairs, else 1."""
     pairs = step_rate.of_pairs(lower(p).algebra, d)
     return 1 if pairs is None else pairs.values
 
 
 def source_of(p: Task, d: Device) -> Source:
-    """The kernel ``ENTRY`` of the step of a task."""
+    """The source of the kernel ``ENTRY`` for the step of a task."""
     problem = lower(p)
     if values_of(p, d) == 1:
         problem = replace(problem, algebra=inner_of(in_loop(p.roles, p.algebra)[0], p.algebra))
@@ -194,18 +194,18 @@ def source_of(p: Task, d: Device) -> Source:
 
 
 def _plain(register: str) -> str:
-    """The type of a ``mov`` of a register."""
+    """The type of the ``mov`` instruction for a register of this type."""
     return {"b32": "u32", "b64": "u64"}.get(register, register)
 
 
 def _memory(type: str) -> str:
-    """The type of loads and stores of a value."""
+    """The type of the load and store instructions for a value of this type."""
     size = _size(type)
     return {"f32": "f32", "f64": "f64"}.get(type, f"b{8 * size}")
 
 
 def _some(name: str, element_type: str) -> str:
-    """The line that gives a register some value, which differs between threads."""
+    """The instruction that sets a register to some value that differs between threads."""
     register = register_class(element_type)
     if register == "b32":
         return f"mov.u32 %{name}, %thread;"
@@ -214,7 +214,8 @@ def _some(name: str, element_type: str) -> str:
 
 
 def _steps(reducer: ExpressionReducer, known: Mapping[Node, str], types: Mapping[str, str], region_a: int) -> list[str]:
-    """The lines of an iteration. Rows go down, columns to and fro, so that a register is used again."""
+    """The instructions of an iteration. Rows are computed in ascending order, columns alternately in ascending and
+    descending order, so that consecutive steps share a register."""
     lines: list[str] = []
     for k in range(UNROLLED):
         for name, start, gap in (("a", 0, 16), ("b", region_a, 32)):
@@ -241,8 +242,8 @@ def _timed(p: Task, d: Device) -> bool:
 
 
 def measured(driver: Driver, p: Task) -> MeasuredCeiling | None:
-    """The ceiling of a task by the loop, at the clock while it ran. None: tensor cores compute the task, its
-    reduction gives positions, or the device is emulated."""
+    """The ceiling of a task as the loop measures it, at the clock while the loop ran. None: tensor cores compute the
+    task, its reduction returns positions, or the device is emulated."""
     d = driver.device
     if driver.clock != "hardware" or not _timed(p, d):
         return None
@@ -255,7 +256,8 @@ def measured(driver: Driver, p: Task) -> MeasuredCeiling | None:
 
 
 def run(driver: Driver, p: Task, blocks: int, count: int) -> np.ndarray[tuple[int, int], np.dtype[np.uint64]]:
-    """The pair (cycles, nanoseconds) of each block. The first launch warms the device up."""
+    """The cycles and nanoseconds of each block, as rows of an array. The kernel is launched twice; the first launch
+    only warms the device up."""
     kernel, threads = driver.load(source_of(p, driver.device)), threads_of(p)
     results, clocks = driver.allocate(blocks * threads * 8), driver.allocate(blocks * 16)
     step = Step(ENTRY, (blocks, 1, 1), (threads, 1, 1), 0, (("u64", results), ("u64", clocks), ("u32", count)))

@@ -18,7 +18,7 @@ from ptxgen.problem.device import device
 from ptxgen.problem.operation import Case, Suite, by_name
 
 #: the queries of the paper. Query 1 has the assignment that its figure 1 implies; query 6 reads R at [j,k]: R[k,j], as
-#: the paper writes, holds for square matrices alone. Of query 7 the list of the pairs that are not behind a bound
+#: the paper writes, holds for square matrices alone. Query 7 here lists the pairs that are not behind a bound
 QUERIES = {
     "q1": """where (i in [0, M], j in [0, N]) { accum = 0;
     reduce (k in [0, K]) {
@@ -39,14 +39,14 @@ QUERIES = {
     "q7": """where (i in [0, M], j in [0, N]) { accum = 0; reduce (k in [0, K]) { accum += P[i,k]*R[k,j]; }
     not (accum < thres*4.0*sqrt(f32(K))) ? C.add(accum, i, j); }""",
 }
-#: distances of rows of P and R, by name
+#: name -> the step of a distance of rows of P and R
 DISTANCES = {
     "l1": "accum += abs(P[i,k] - R[j,k]);",
     "l2": "accum += (P[i,k] - R[j,k])*(P[i,k] - R[j,k]);",
     "linf": "accum = max(accum, abs(P[i,k] - R[j,k]));",
 }
-PAIRED = ("max_plus", "min_plus", "max_min")  #: semirings that pairs of 16-bit elements compute
-#: reductions of bits, by name: type of A and B -> (the step, the result)
+PAIRED = ("max_plus", "min_plus", "max_min")  #: semirings that are computed on pairs of 16-bit elements
+#: name of a reduction of bits -> type of A and B -> (step, result)
 BITS = {
     "or_and": {
         "u8": ("accum |= P[i,k] != 0 and R[k,j] != 0;", "accum != 0"),
@@ -61,23 +61,23 @@ BITS = {
         "u32": ("accum += s32(popcount(P[i,k] & R[j,k]));", "f32(accum) / f32(p[i] + r[j] - accum)"),
     },
 }
-COUNTS = ("p", "r")  #: the arrays of numbers of bits
-WORD = 32  #: bits
-BIT_SIDES = (1024, 4096, 8192)  #: M = N, and the bits of a row
+COUNTS = ("p", "r")  #: the arrays that have the number of ones of each row
+WORD = 32  #: the bits of a word
+BIT_SIDES = (1024, 4096, 8192)  #: values of M = N, each also the number of bits of a row
 SIDES = (1024, 2048, 4096, 8192, 16384)  #: M = N = K
-#: M, N, K of narrow and deep tasks
+#: (M, N, K) of narrow and deep tasks
 NARROW = ((64, 65536, 256), (4096, 64, 4096), (65536, 128, 128), (256, 256, 65536), (16, 16384, 1024))
-#: thresholds of the queries that list pairs: of normal values one result in 1,000 exceeds it, where ``thres`` is 1
+#: query that lists pairs -> its threshold: for normal values and ``thres`` = 1, one result in 1,000 exceeds it
 THRESHOLDS = {"q5": "thres*3.09*sqrt(f32(K))", "q6": "f32(K)+thres*4.37*sqrt(f32(K))"}
-#: thresholds of query 3, by the share of pairs that exceed them
+#: fraction of pairs that exceed a threshold -> this threshold of query 3
 COUNTED = {"half": "thres", "1/1000": THRESHOLDS["q5"]}
 KEYS = ("Pzip", "Rzip")
-JOINED, KEY_COUNTS = (4096, 8192), (10, 100, 1000)  #: M = N = K of joins, the number of their keys
-GROUPS = "128,128"  #: rows and columns of C where keys select its elements, as in the released code
+JOINED, KEY_COUNTS = (4096, 8192), (10, 100, 1000)  #: M = N = K of joins; the numbers of different keys
+GROUPS = "128,128"  #: the rows and columns of C in queries with keys, as in the released code of Gamut
 
 
 def types_of(text: str, element_type: str) -> dict[str, str]:
-    """The types of the inputs of a text, all ``element_type``, but of group keys s32."""
+    """Name -> type of the inputs of a text: ``element_type``, but s32 for group keys."""
     return {name: "s32" if name in KEYS else element_type for name in input_ranks(text)}
 
 
@@ -86,7 +86,7 @@ def typed_text(text: str, element_type: str) -> str:
 
 
 def distance_text(name: str, one_array: bool = False) -> str:
-    """The text of a distance. ``one_array``: of rows of R."""
+    """The text of a task that computes a distance. ``one_array``: True: both rows are rows of R."""
     step = DISTANCES[name].replace("P[", "R[") if one_array else DISTANCES[name]
     return f"where (i in [0, M], j in [0, N]) {{ reduce (k in [0, K]) {{ {step} }} C[i,j] = accum; }}"
 
@@ -132,7 +132,7 @@ def _distances(dtype: str = "f32", **fields: Any) -> Iterator[Case]:
 
 
 def gradient_text(element_type: str, text: str, array: str) -> str:
-    """The text of the gradient of an array of a task, which has one step."""
+    """The text of the task that computes the gradient of an array. The plan of the gradient must have one step."""
     plan = gradients(parse(text, types_of(text, element_type)), frozenset((array,)), False)
     [step] = plan.steps
     assert isinstance(step, Computed)
@@ -165,7 +165,8 @@ def _query(name: str, **fields: Any) -> Iterator[Case]:
 
 
 def _grouped(name: str, **fields: Any) -> Iterator[Case]:
-    """A query in groups. Query 3 counts half of the pairs, then, of floats, one in 1,000."""
+    """The cases of a query with groups. Query 3 counts half of the pairs; for floats, other cases count one in
+    1,000."""
     fields = {"dtype": "f32", "groups": GROUPS, **fields}
     shares = {"": "thres"} if name != "q3" else COUNTED if fields["dtype"] in COMPUTE_MODES else {"half": "thres"}
     for share, threshold in shares.items():
@@ -178,7 +179,7 @@ def _grouped(name: str, **fields: Any) -> Iterator[Case]:
 
 
 def _joins(**fields: Any) -> Iterator[Case]:
-    """The pairs of equal keys, of which those above a threshold count."""
+    """The cases of joins: they count the pairs with equal keys whose result is above a threshold."""
     fields = {"dtype": "f32", **fields}
     text = typed_text(QUERIES["join"], fields["dtype"])
     for n in JOINED:
@@ -217,7 +218,8 @@ def _candidates(**fields: Any) -> Iterator[Case]:
 
 
 def bit_text(name: str, element_type: str) -> str:
-    """The canonical text of a reduction of bits, of bytes with a truth value each (u8), or of words (u32)."""
+    """The canonical text of a reduction of bits. ``element_type``: u8: a truth value in each byte; u32: 32 bits in a
+    word."""
     step, result = BITS[name][element_type]
     text = f"where (i, j) {{ reduce (k) {{ {step} }} C[i,j] = {result}; }}"
     return canonical(parse(text, {x: "s32" if x in COUNTS else element_type for x in input_ranks(text)}))

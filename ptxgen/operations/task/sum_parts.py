@@ -1,4 +1,5 @@
-"""The problems that calls compute in place of sums of products in groups: sums of rows, of columns, their product."""
+"""The problems that calls compute in place of sums of products in groups: sums of rows, sums of columns, and the
+product of both."""
 
 from __future__ import annotations
 
@@ -10,16 +11,17 @@ from ptxgen.operations.task.roles import roles_of
 from ptxgen.problem.dtypes import dtype
 from ptxgen.problem.operation import Part, Parts
 
-NOTHING = "nothing"  #: memory of operands without elements, and of counts that nobody reads
+NOTHING = "nothing"  #: name of the memory for operands without elements, and for counts that are not read
 
 
 def sums_of(p: Task) -> GroupSums | None:
-    """The sums whose product is the result of a task. None: it is another task, or has a batch."""
+    """The sums whose product is the result of a task. None: the result is not such a product, or the task has a
+    batch."""
     return group_sums(p.roles) if p.groups and p.batch == 1 else None
 
 
 def parts_of(p: Task) -> Parts | None:
-    """The problems that a call of a task computes in its place. None: a call computes the task as it is."""
+    """The problems that a call of a task computes in its place. None: a call computes the task itself."""
     sums = sums_of(p) if p.algebra else None
     packed = all(ld == columns for ld, (_, columns) in zip((p.lda, p.ldb), p.stored, strict=False))
     extents = {"i": p.m, "j": p.n, "k": p.k}
@@ -41,7 +43,7 @@ def parts_of(p: Task) -> Parts | None:
 
 
 def _of_sums(p: Task, sums: Sums, shape: tuple[int, int], name: str) -> Part:
-    """The sums of an operand. ``shape``, ``name``: of the array with them."""
+    """The part that computes the sums of an operand. ``shape``, ``name``: the shape and name of the array of sums."""
     roles, operand = roles_of(sums.program), "AB".index(sums.array)
     rows, columns = p.stored[operand]
     groups = ",".join(map(str, shape))
@@ -52,7 +54,7 @@ def _of_sums(p: Task, sums: Sums, shape: tuple[int, int], name: str) -> Part:
 
 
 def _of_product(p: Task, program: Program, m: int, n: int, k: int) -> Part:
-    """The product of the sums, or zeros in its place."""
+    """The part that computes the product of the sums; if ``k`` is 0, the part that stores zeros before it."""
     problem = Task(m, n, k, text=Task.text_of(roles_of(program)), deterministic=p.deterministic)
     names = ("sums of A", "sums of B") if k else (NOTHING, NOTHING)
     return Part("product" if k else "zeros", problem, {"A": names[0], "B": names[1], "C": "C"})

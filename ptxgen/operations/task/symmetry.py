@@ -1,6 +1,6 @@
 """Programs with one array on both sides, whose reduction is the same for (i, j) and for (j, i).
 
-Kernels then compute the pairs with i ≤ j, and take the values of both from one reduction.
+Kernels of such programs compute the reductions for i ≤ j, and the values for (i, j) and (j, i) from one reduction.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from ptxgen.operations.task.loop_terms import without_terms
 from ptxgen.operations.task.program import ACCUMULATOR, Aggregate, Input, Program, RowReduce, Select, Store
 from ptxgen.operations.task.roles import Roles, exchanged_name, roles_of, with_variables
 
-_NOWHERE = "?"  #: what an element becomes whose array has no use at the exchanged axes
+_NOWHERE = "?"  #: replaces an element whose array has no use with the exchanged axes
 
 
 def one_array(roles: Roles) -> Program:
-    """The program with the names of roles, in which A is the array of both sides."""
+    """The program with the names of roles, in which A is also the array on the side of B."""
     a, b = roles.use("A"), roles.use("B")
     changes = {_element("B", b.axes): variable(_element("A", b.axes), b.dtype)}
     inputs = (Input("A", a.dtype, (a.axes, b.axes)), *(x for x in roles.program.inputs if x.name not in ("A", "B")))
@@ -30,8 +30,8 @@ def one_array(roles: Roles) -> Program:
 
 @lru_cache(maxsize=256)
 def joined(program: Program, transposed: bool) -> Program:
-    """The program in which the array of B is that of A (``transposed``: with its axes in the other order), if kernels
-    then compute half of the pairs; else the program."""
+    """The program in which the array of A is also the array of B (``transposed``: with its axes in the other order), if
+    kernels then compute half of the pairs; else ``program`` itself."""
     roles = roles_of(program)
     a, b = roles.use("A"), roles.use("B")
     if roles.exchanged or roles.one_array or any(u.name == b.name for u in roles.others):
@@ -48,8 +48,8 @@ def joined(program: Program, transposed: bool) -> Program:
 
 @lru_cache(maxsize=256)
 def is_symmetric(roles: Roles) -> bool:
-    """True if A and B are one array, the reduction of the loop over k is the same where i and j exchange their values,
-    and so is the set of pairs that are computed."""
+    """True if A and B are one array, and neither the reduction of the loop over k nor the set of computed pairs changes
+    when i and j are exchanged."""
     if not roles.one_array or roles.use("A").axes.index("k") != roles.use("B").axes.index("k"):
         return False
     step = without_terms(roles.program)[0].step
@@ -58,15 +58,16 @@ def is_symmetric(roles: Roles) -> bool:
 
 @lru_cache(maxsize=256)
 def computes_half(roles: Roles) -> bool:
-    """True if kernels may compute the pairs with i ≤ j alone. A product of matrices has the kernels of GEMMs, which
-    compute all."""
+    """True if kernels may compute only the pairs with i ≤ j. A matrix product has the kernels of GEMMs, which compute
+    all pairs."""
     outputs = roles.program.outputs
     stored = len(outputs) == 1 and isinstance(outputs[0], Store | Select | RowReduce | Aggregate)
     return stored and is_symmetric(roles) and not _is_gemm(roles)
 
 
 def _is_gemm(roles: Roles) -> bool:
-    """True if the result is the matrix of the sums of products of an element of A and one of B."""
+    """True if the program is a matrix product: it stores the sums of products of an element of A and an element of
+    B."""
     program, output = roles.program, roles.program.outputs[0]
     if not isinstance(output, Store) or program.reduction != "+" or program.step.op != "*":
         return False
@@ -79,7 +80,7 @@ def _is_gemm(roles: Roles) -> bool:
 
 
 def _is_invariant(x: Node, roles: Roles) -> bool:
-    """True if an expression has the same value where i and j exchange theirs, for M = N."""
+    """True if the value of an expression does not change when i and j are exchanged, for M = N."""
     names = {u.role: u.name for u in roles.uses}
     role_of = {(u.name, u.axes): u.role for u in roles.uses}
     changes = {}
@@ -94,7 +95,8 @@ def _is_invariant(x: Node, roles: Roles) -> bool:
 
 
 def _even(x: Node) -> Node:
-    """A magnitude or a square of a difference, with the operands of the difference in one order."""
+    """The expression ``x``; if it is the magnitude or the square of a difference, the operands of the difference are
+    put in a fixed order."""
     inner = x.arguments[0] if x.op == "abs" or (x.op == "*" and x.arguments[0] is x.arguments[1]) else x
     if inner is x or inner.op != "-":
         return x

@@ -7,11 +7,11 @@ from ptxgen.operations.task.program import Program
 from ptxgen.operations.task.roles import roles_of
 from ptxgen.operations.task.symmetry import computes_half, one_array
 
-SHOWN = 12  #: digits that tables and names have
+SHOWN = 12  #: the digits of a hash in tables and names
 
 
 def task_hash(program: Program) -> str:
-    """The digest of what kernels compute for a program: 24 hexadecimal digits, the same for programs that differ in
-    names alone."""
+    """The digest of the program that kernels compute: 24 hexadecimal digits, the same for programs that differ only in
+    names."""
     roles = roles_of(program)
     return digest(one_array(roles) if computes_half(roles) else roles.program)

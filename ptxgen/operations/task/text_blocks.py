@@ -1,4 +1,4 @@
-"""Texts of kernels with gaps."""
+"""Fills the gaps in the texts of kernels."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 
 def filled(text: str, blocks: Mapping[str, list[str]], words: Mapping[str, str]) -> str:
-    """A text with its gaps filled: a line that has «name» alone becomes the lines of a block, indented as it is, and
-    «name» within a line a word."""
+    """The text with its gaps filled: a line that has only «name» is replaced by the lines of the block ``name``, with
+    the same indentation; «name» within a line is replaced by the word ``name``."""
     out = []
     for line in text.splitlines():
         bare = line.strip()

@@ -1,7 +1,7 @@
-"""Programs that list the pairs among which are the greatest or least values of a program's output.
-
-The n-th best of some pairs is a bound: the n best of all pairs are not behind it. So a call lists the pairs of a part
-of the rows and columns, takes the bound of their values, and lists those of all pairs that are not behind it.
+"""Programs that list the pairs among which are the greatest or least values of a program's output. The n-th best value
+of some pairs is a bound: the n best values of all pairs are not behind it. So a call first lists the pairs of a part of
+the rows and columns, takes the bound from their values, and then lists the pairs of the whole task that are not behind
+the bound.
 """
 
 from __future__ import annotations
@@ -18,15 +18,17 @@ from ptxgen.operations.task.typed import Number, binary
 
 LEAST_ROOM, PAIRS = 1 << 10, 64
 INDICES = tuple(variable(axis, "s32") for axis in "ij")
-#: inputs that no text has: the value of the bound; its indices, or of a row its other index
+#: names of inputs that no text can have: the value of the bound; its indices i and j; the other index of the bound of a
+#: row
 VALUE, BOUND_I, BOUND_J, BOUND_INDEX = "%t", "%ti", "%tj", "%tq"
-#: which pairs are not behind a bound: by the value alone, also by the index, of a bound that is NaN, that of each row
+#: which pairs are listed: those not behind the bound by value; those not behind it by value, then index; those not
+#: behind it if the bound of each row is NaN
 LOOSE, EXACT, NAN = "loose", "exact", "nan"
 
 
 @dataclass(frozen=True)
 class Part:
-    """Some indices of an axis: ``count`` of ``first``, ``first + step``, …"""
+    """A part of the indices of an axis: the first ``count`` of ``first``, ``first + step``, …"""
 
     first: int
     step: int
@@ -34,7 +36,7 @@ class Part:
 
     @classmethod
     def every(cls, step: int, extent: int) -> Part:
-        """Every ``step``-th index, from the middle of the first ``step`` on."""
+        """The part with every ``step``-th index, starting at the middle of the first ``step`` indices."""
         first = min(step // 2, max(extent - 1, 0))
         return cls(first, step, len(range(first, extent, step)))
 
@@ -44,14 +46,15 @@ class Part:
 
 
 def array_name(name: str, axes: tuple[str, ...]) -> str:
-    """The name that one use of an array has in a program of parts."""
+    """The name of the array for one use of the array ``name`` in a program ``of_parts``."""
     return f"{name}%{''.join(axes)}"
 
 
 @lru_cache(maxsize=256)
 def of_parts(program: Program) -> Program:
-    """The program whose arrays have parts of i and of j: the scalars ``%first_i``, ``%step_i`` and ``%M`` say which,
-    and the extent of all; j is alike. Each use of an array is an array of its own, ``array_name``."""
+    """The program whose arrays have only parts of the indices i and j. The scalars ``%first_i`` and ``%step_i`` say
+    which indices i are in the part, and ``%M`` is the extent of all of them; those of j are similar. Each use of an
+    array becomes an array of its own, named by ``array_name``."""
     changes: dict[str, Node] = {}
     for name in variables(*roots(program)):
         axes = axes_of(name)
@@ -66,13 +69,13 @@ def of_parts(program: Program) -> Program:
 
 
 def index_of(axis: str) -> Node:
-    """The index of an axis in all of it."""
+    """The index in the whole axis, from the index in a part."""
     step, first = (Input(f"%{name}_{axis}", "s32").variable() for name in ("step", "first"))
     return node("+", "s32", node("*", "s32", variable(axis, "s32"), step), first)
 
 
 def part_numbers(parts: Mapping[str, Part], extents: Mapping[str, int]) -> dict[str, int]:
-    """The scalars of ``of_parts``."""
+    """Name -> value of the scalars of a program ``of_parts``. ``parts``: axis -> its part."""
     numbers = {f"%{EXTENTS[AXES.index(axis)]}": extents[axis] for axis in "ij"}
     for axis in "ij":
         part = parts.get(axis, Part(0, 1, 0))
@@ -82,8 +85,9 @@ def part_numbers(parts: Mapping[str, Part], extents: Mapping[str, int]) -> dict[
 
 @lru_cache(maxsize=256)
 def listing(program: Program, bound: str = "", parts: bool = False) -> Program:
-    """The program that lists the value, i and j of the pairs that count and are not behind a bound, ``LOOSE``,
-    ``EXACT`` or ``NAN``; empty: there is none. ``parts``: it is ``of_parts``."""
+    """The program that lists the value, i and j of the pairs that satisfy the condition and are not behind a bound.
+    ``bound``: ``LOOSE``, ``EXACT`` or ``NAN``; empty: there is no bound; ``parts``: True: the program is made
+    ``of_parts``."""
     output = program.outputs[0]
     assert isinstance(output, Top)
     condition = output.condition
@@ -98,7 +102,7 @@ def listing(program: Program, bound: str = "", parts: bool = False) -> Program:
 
 
 def stores_values(program: Program) -> bool:
-    """True if all pairs count, so that a matrix of their values has what lists have."""
+    """True if all pairs satisfy the condition, so that a matrix of their values can replace a list."""
     output = program.outputs[0]
     assert isinstance(output, Top)
     return program.when is None and output.condition.op == "constant" and bool(output.condition.value)
@@ -106,7 +110,7 @@ def stores_values(program: Program) -> bool:
 
 @lru_cache(maxsize=256)
 def storing(program: Program) -> Program:
-    """The program that stores the value of each pair, ``of_parts``."""
+    """The program that stores the value of each pair, made ``of_parts``."""
     output = program.outputs[0]
     shape = program.step, program.reduction, program.accumulator
     return of_parts(program_of(*shape, (Store(output.name, output.value),), program.initial))
@@ -151,7 +155,7 @@ def _test(op: str, a: Node, b: Node) -> Node:
 
 
 def _not(op: str, a: Node, b: Node) -> Node:
-    """The comparison does not hold, also where a value is NaN."""
+    """The negation of a comparison: it also holds where a value is NaN."""
     return node("not", PRED, _test(op, a, b))
 
 
@@ -170,16 +174,17 @@ def _or(a: Node, b: Node) -> Node:
 
 
 def typical_room(pairs: int) -> int:
-    """The room of the lists of so many pairs, as problems have it; calls pass another one."""
+    """The number of elements that lists of so many pairs have room for, as fields of problems; calls may pass another
+    number."""
     return min(pairs, max(LEAST_ROOM, pairs // PAIRS))
 
 
 def missing(value_type: str, greatest: bool) -> float:
-    """The value of a place without a pair: no number is behind it."""
+    """The value of a place without a pair: the last in the order from best to worst, before which all numbers are."""
     t = type_of(value_type)
     return t.least if greatest else t.greatest
 
 
 def no_bound(value_type: str, greatest: bool) -> float:
-    """The bound of a row that no pair is behind."""
+    """The value of the bound of a row behind which no pair is."""
     return float("nan") if type_of(value_type).floating and not greatest else missing(value_type, greatest)
