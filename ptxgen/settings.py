@@ -184,8 +184,9 @@ VARIABLES = (
         _vendor,
         lambda: "auto",
         "auto",
-        "auto: tuning times cuBLASLt, too, and products for which it measured that cuBLASLt is faster go to it, unless"
-        " they must be deterministic; never: ptxgen computes all; read when a process first meets a call",
+        "auto: tuning times cuBLASLt and cuDNN, too, and problems for which one was measured or is predicted to be"
+        " faster go to it, unless they must be deterministic; never: ptxgen computes all; read when a process first"
+        " meets a call",
     ),
     Variable(
         "PTXGEN_OBJECTIVE",
