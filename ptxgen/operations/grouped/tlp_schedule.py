@@ -116,7 +116,7 @@ class Setting(NamedTuple):
     bodies: str = BODIES[0]
 
 
-#: settings by device and variant
+#: device -> variant -> setting
 Settings = dict[str, dict[str, Setting]]
 SHIPPED = "tile-policy.json"  #: the file of a device in the shipped tuning results
 

@@ -21,8 +21,8 @@ INDICES = tuple(variable(axis, "s32") for axis in "ij")
 #: names of inputs that no text can have: the value of the bound; its indices i and j; the other index of the bound of a
 #: row
 VALUE, BOUND_I, BOUND_J, BOUND_INDEX = "%t", "%ti", "%tj", "%tq"
-#: which pairs are listed: those not behind the bound by value; those not behind it by value, then index; those not
-#: behind it if the bound of each row is NaN
+#: which pairs are listed: those not behind the bound by value; those not behind it by value, then by index; those not
+#: behind a bound that is NaN
 LOOSE, EXACT, NAN = "loose", "exact", "nan"
 
 
@@ -180,11 +180,11 @@ def typical_room(pairs: int) -> int:
 
 
 def missing(value_type: str, greatest: bool) -> float:
-    """The value of a place without a pair: the last in the order from best to worst, before which all numbers are."""
+    """The value of a place without a pair: the worst value, which no number is behind."""
     t = type_of(value_type)
     return t.least if greatest else t.greatest
 
 
 def no_bound(value_type: str, greatest: bool) -> float:
-    """The value of the bound of a row behind which no pair is."""
+    """The value of a row's bound that no value is behind, so that all pairs of the row are listed."""
     return float("nan") if type_of(value_type).floating and not greatest else missing(value_type, greatest)

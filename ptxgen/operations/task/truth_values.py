@@ -1,7 +1,6 @@
-"""Arrays of truth values, whose bytes are 0 or 1, in programs of bytes.
-
-A step that only depends on truth values counts bits (``lowering.bit_products``). It shows if the elements of these
-arrays are written as ``x != 0``, which is their value.
+"""Handles arrays of truth values, whose bytes are 0 or 1, in programs on bytes. A step that depends only on truth
+values can be computed by counting bits (``lowering.bit_products``). Such a step is recognized if each element x of
+these arrays is written as ``x != 0``, which has the same value.
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ from ptxgen.operations.task.roles import roles_of
 
 @lru_cache(maxsize=256)
 def with_truth_values(program: Program, names: frozenset[str]) -> Program:
-    """The program whose step reads the arrays ``names``, of type u8, as truth values, if kernels then count bits; else
-    the program itself."""
+    """The program whose step reads the arrays ``names``, of type u8, as truth values, if kernels can then count bits;
+    else ``program`` itself."""
     elements = {x.variable(axes) for x in program.inputs if x.name in names for axes in x.uses}
     if not elements or any(x.type != "u8" for x in elements):
         return program

@@ -1,8 +1,8 @@
 """Builds typed expressions: numbers take the type of the other operand, 8- and 16-bit values are cast to 32 bits where
 arithmetic begins, and casts that lose values are never implied.
 
-Both forms of the language build their expressions here. TaskError: an operand breaks a rule; the message has the cast
-to write, but no place.
+Both forms of the language (texts and Python functions) build their expressions here. Functions raise TaskError if an
+operand breaks a rule; the message says which cast to write, but has no place.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ INPUT_TYPES = ("f64", "f32", "f16", "bf16", "s32", "u32", "s16", "u16", "s8", "u
 #: types of casts in expressions
 CAST_TYPES = tuple(name for name in VALUE_TYPES if name != PRED)
 ACCUMULATOR_TYPES = ("f64", "f32", "f16", "bf16", "s32", "u32", "s16", "u16")
-#: declared types of reductions -> the types in which arithmetic on values of theirs happens elsewhere
+#: declared type of a reduction -> the types in which arithmetic on values of this type happens elsewhere
 NARROW = {"f16": ("f32",), "bf16": ("f32",), "s16": ("s32",), "u16": ("s32", "u32")}
-#: bits of the significand
+#: float type -> the bits of its significand
 _PRECISION = {"f64": 53, "f32": 24, "f16": 11, "bf16": 8}
-#: types of narrower inputs in arithmetic
+#: type of a narrow input -> the type in which arithmetic on it happens
 _WIDENED = {"f16": "f32", "bf16": "f32", "s16": "s32", "u16": "s32", "s8": "s32", "u8": "s32", PRED: "s32"}
 BITWISE = ("&", "|", "^", "~", "<<", ">>")
 FLOAT_FUNCTIONS = ("sqrt", "rsqrt", "exp", "exp2", "log", "log2", "erf")
@@ -50,7 +50,7 @@ class Number:
 
 @dataclass(frozen=True)
 class Choice:
-    """``condition ? yes : no`` of two numbers without types."""
+    """The expression ``condition ? yes : no``, where both values are numbers without types."""
 
     condition: Node
     yes: Number | Choice
@@ -59,8 +59,8 @@ class Choice:
 
 @dataclass(frozen=True)
 class Scalar:
-    """A Python number that is known when the task is called: it has no type yet. ``adapt`` gives the variable of a
-    type; None: of the default type."""
+    """A Python number that is known when the task is called, and has no type yet. ``adapt``: the function that returns
+    its variable of a given type; None stands for the default type."""
 
     name: str
     adapt: Callable[[str | None], Node]
@@ -85,7 +85,7 @@ def rounded(value: float, type: str) -> float:
 
 
 def holds(wide: str, narrow: str) -> bool:
-    """True if every value of ``narrow`` is one of ``wide``."""
+    """True if every value of type ``narrow`` is also a value of type ``wide``."""
     if wide == narrow or narrow == PRED:
         return True
     if wide == PRED:
@@ -99,7 +99,8 @@ def holds(wide: str, narrow: str) -> bool:
 
 
 def widened(type: str, op: str = "") -> str:
-    """The type in which arithmetic on values of ``type`` happens; bits of unsigned values stay unsigned."""
+    """The type in which arithmetic on values of ``type`` happens; for bitwise operators, unsigned values stay
+    unsigned."""
     if op in (*BITWISE, "popcount") and type in ("u8", "u16"):
         return "u32"
     return _WIDENED.get(type, type)
@@ -112,7 +113,7 @@ def default_type(x: Number | Choice) -> str:
 
 
 def adapted(x: Value, type: str) -> Node:
-    """An operand as a value of ``type``, if no value is lost. TaskError: a value may be lost."""
+    """The operand as a value of ``type``. Raises TaskError if the value may not be representable in ``type``."""
     if isinstance(x, Choice):
         return select(x.condition, adapted(x.yes, type), adapted(x.no, type))
     if isinstance(x, Scalar):
@@ -143,7 +144,7 @@ def _as_float(value: int | float) -> float:
 
 
 def fixed(x: Value) -> Node:
-    """An operand with a type: numbers without one become s32, with a point f32."""
+    """The operand as a typed expression: an integer without a type becomes s32, a number with a decimal point f32."""
     if isinstance(x, Node):
         return x
     if isinstance(x, Scalar):
@@ -152,7 +153,8 @@ def fixed(x: Value) -> Node:
 
 
 def cast(x: Value, type: str) -> Node:
-    """The value converted to ``type``, whatever is lost. Numbers are converted at once, and must be exact integers."""
+    """The value converted to ``type``, even if precision or range is lost. Numbers without a type become constants; if
+    ``type`` is an integer type, they must be integers."""
     if isinstance(x, Number):
         if type_of(type).integer and isinstance(x.value, float):
             if not x.value.is_integer():
@@ -166,7 +168,8 @@ def cast(x: Value, type: str) -> Node:
 
 
 def condition(x: Value, what: str = "the condition") -> Node:
-    """An operand as a condition. TaskError: it is a number."""
+    """The operand as a condition. Raises TaskError if it is a number. ``what``: the name of the operand in the
+    message."""
     x = fixed(x)
     if x.type != PRED:
         raise TaskError(f"{what} is a number of {x.type}; it must be a comparison: write {shown(x)} != 0")
@@ -174,7 +177,8 @@ def condition(x: Value, what: str = "the condition") -> Node:
 
 
 def joined(op: str, *operands: Value, exact: bool = False) -> tuple[Node, ...]:
-    """The operands in one type. ``exact``: values of equal types keep it, however narrow."""
+    """The operands converted to one type. ``exact``: True: if all have the same type, they keep it, even if it is
+    narrow."""
     typed = [x for x in operands if isinstance(x, Node)]
     if not typed:
         loose = [x for x in operands if not isinstance(x, Scalar)]
@@ -202,7 +206,7 @@ def joined(op: str, *operands: Value, exact: bool = False) -> tuple[Node, ...]:
 
 
 def _mixed(op: str, operands: list[Node]) -> str:
-    """What is wrong with operands that no type of theirs holds, and the casts to write."""
+    """The message about operands none of whose types holds the values of all, with the casts to write."""
     a = operands[0]
     b = next(x for x in operands if not holds(widened(a.type), x.type) and not holds(widened(x.type), a.type))
     floats = [x for x in (a, b) if type_of(x.type).floating]
@@ -220,7 +224,7 @@ def _mixed(op: str, operands: list[Node]) -> str:
 
 
 def shown(x: Value) -> str:
-    """A short text of an operand for messages."""
+    """A short text of the operand for messages."""
     if isinstance(x, Number):
         return str(x.value)
     if isinstance(x, Scalar):
@@ -230,7 +234,7 @@ def shown(x: Value) -> str:
 
 
 def _folded(op: str, *numbers: Number) -> Number | None:
-    """The result of an operator of numbers without types, None: it is computed in a type."""
+    """The result of an operator on numbers without types; None: the operator needs operands with types."""
     if op not in ("+", "-", "*", "/", "neg", "abs", "min", "max", *FLOAT_FUNCTIONS):
         return None
     values: list[Any] = [x.value for x in numbers]
@@ -256,7 +260,7 @@ def _folded(op: str, *numbers: Number) -> Number | None:
 
 
 def binary(op: str, a: Value, b: Value) -> Value:
-    """An arithmetic, bitwise or shift operator, or a comparison, or fmin, fmax, min, max."""
+    """The expression of a binary operator: arithmetic, bitwise, shift, comparison, fmin, fmax, min or max."""
     if op in (">", ">="):
         return binary("<" if op == ">" else "<=", b, a)
     if isinstance(a, Number) and isinstance(b, Number) and (folded := _folded(op, a, b)) is not None:
@@ -271,7 +275,7 @@ def binary(op: str, a: Value, b: Value) -> Value:
 
 
 def _applied(op: str, *operands: Node) -> Node:
-    """The node of an operator, if it has the type of the operands. TaskError: it has not."""
+    """The node of an operator. Raises TaskError if the operator is not defined for the type of the operands."""
     operator, x = OPERATORS[op], operands[0]
     if type_of(x.type).group not in operator.groups:
         raise TaskError(_wrong_group(op, *operands))
@@ -306,7 +310,7 @@ def _shift(op: str, a: Value, b: Value) -> Node:
 
 
 def unary(op: str, a: Value) -> Value:
-    """neg, ~, not, or a function of one argument."""
+    """The expression of a unary operator (neg, ~, not) or of a function with one argument."""
     if op == "not":
         return node("not", PRED, condition(a, "the operand of not"))
     if isinstance(a, Number) and (folded := _folded(op, a)) is not None:
@@ -318,7 +322,7 @@ def unary(op: str, a: Value) -> Value:
 
 
 def call(name: str, arguments: tuple[Value, ...]) -> Value:
-    """A function of ``FUNCTIONS``."""
+    """The expression of a call of a function of ``FUNCTIONS``."""
     wanted = FUNCTIONS[name]
     if len(arguments) != wanted and (wanted > 0 or len(arguments) < 2):
         number = f"{wanted} argument{'s' * (wanted > 1)}" if wanted > 0 else "2 or more arguments"
@@ -334,7 +338,7 @@ def call(name: str, arguments: tuple[Value, ...]) -> Value:
 
 
 def choice(test: Value, yes: Value, no: Value) -> Value:
-    """``test ? yes : no``."""
+    """The expression ``test ? yes : no``."""
     test = condition(test, "the condition of ?")
     if isinstance(yes, Number | Choice) and isinstance(no, Number | Choice):
         return yes if yes == no and not isinstance(yes, Choice) else Choice(test, yes, no)
@@ -346,14 +350,15 @@ def choice(test: Value, yes: Value, no: Value) -> Value:
 
 
 def both(op: str, a: Value, b: Value) -> Node:
-    """``a and b``, or ``a or b``."""
+    """The expression ``a and b`` (``op`` &) or ``a or b`` (``op`` |)."""
     word = {"&": "and", "|": "or"}[op]
     return node(op, PRED, *(condition(x, f"an operand of {word}") for x in (a, b)))
 
 
 def narrowed(root: Node, type: str) -> Node:
-    """The expression with arithmetic on values of ``type``, one of ``NARROW``, in it. Integers wrap around. Parts
-    that are cast to it keep their arithmetic. TaskError: a number is no value of the type."""
+    """The expression in which arithmetic on values of ``type``, one of ``NARROW``, happens in ``type``. Integers wrap
+    around. Parts that are cast to ``type`` keep their arithmetic. Raises TaskError if a number is not a value of
+    ``type``."""
     wide, group = NARROW[type], type_of(type).group
     kept: dict[Node, Node] = {}
 
@@ -363,7 +368,7 @@ def narrowed(root: Node, type: str) -> Node:
         return kept[x]
 
     def retyped(x: Node) -> Node:
-        """An expression of numbers and conditions in ``type``."""
+        """The expression, which has only numbers and conditions, computed in ``type``."""
         if x.op == "constant":
             return constant(rounded(x.value, type), type) if group == "float" else adapted(Number(x.value), type)
         arguments = (retyped(y) if y.type in wide else visit(y) for y in x.arguments)
@@ -389,13 +394,13 @@ def narrowed(root: Node, type: str) -> Node:
 
 
 def _has_no_input(x: Node) -> bool:
-    """True if the expression is of numbers and conditions alone."""
+    """True if the expression has only numbers and conditions."""
     if x.op == "cast":
         return x.arguments[0].type == PRED
     return x.op == "constant" or (x.op != "variable" and all(_has_no_input(y) for y in x.arguments if y.type != PRED))
 
 
 def is_identity(x: Node, op: str) -> bool:
-    """True if the constant changes nothing in a reduction with ``op``."""
+    """True if the expression is the constant that changes nothing in a reduction with ``op``."""
     identity = OPERATORS[op].identity
     return x.op == "constant" and identity is not None and x.value == identity(type_of(x.type))

@@ -1,1 +1,1 @@
-"""Python functions as tasks: their operands, reductions and outputs, and the functions that they call."""
+"""Python functions as tasks: their operands, reductions and outputs, and the functions that they may call."""

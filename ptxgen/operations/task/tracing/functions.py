@@ -1,4 +1,4 @@
-"""What the functions of tasks are written with: axes, functions of expressions, reductions and outputs."""
+"""The names with which functions of tasks are written: axes, functions of expressions, reductions and outputs."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ __all__ = [
 
 
 def axes(names: str) -> tuple[Axis, ...]:
-    """Axes with these names, which spaces or commas separate: of those that are not reduced, the first is i."""
+    """Axes with these names, which spaces or commas separate. Of the two axes that are not reduced, the first is i."""
     given = tuple(names.replace(",", " ").split())
     for name in given:
         if not name.isidentifier() or given.count(name) > 1:
@@ -72,7 +72,8 @@ def where(condition: Any, a: Any, b: Any) -> Traced:
 
 
 def cast(x: Any, dtype: Any) -> Traced:
-    """The value as another type: f64, f32, f16, bf16, s64, …, u8, or NumPy's name. Integers are truncated values."""
+    """The value converted to another type: f64, f32, f16, bf16, s64, …, u8, or NumPy's name of a type. Conversion to an
+    integer truncates."""
     name = dtype if isinstance(dtype, str) else getattr(dtype, "__name__", str(dtype))
     if name not in CAST_TYPES:
         try:
@@ -100,37 +101,37 @@ def exp2(x: Any) -> Traced:
 
 
 def log(x: Any) -> Traced:
-    """The natural logarithm."""
+    """The natural logarithm of x."""
     return _function("log", x)
 
 
 def log2(x: Any) -> Traced:
-    """The logarithm to the base 2."""
+    """The logarithm of x to base 2."""
     return _function("log2", x)
 
 
 def erf(x: Any) -> Traced:
-    """The error function."""
+    """The error function of x."""
     return _function("erf", x)
 
 
 def sqrt(x: Any) -> Traced:
-    """The square root."""
+    """The square root of x."""
     return _function("sqrt", x)
 
 
 def rsqrt(x: Any) -> Traced:
-    """1 / the square root."""
+    """1 divided by the square root of x."""
     return _function("rsqrt", x)
 
 
 def abs(x: Any) -> Traced:
-    """The absolute value."""
+    """The absolute value of x."""
     return _function("abs", x)
 
 
 def popcount(x: Any) -> Traced:
-    """The number of ones of an unsigned integer."""
+    """The number of one bits of an unsigned integer."""
     return _function("popcount", x)
 
 
@@ -160,8 +161,9 @@ def fma(a: Any, b: Any, c: Any) -> Traced:
 
 
 def sum(axis: Axis, x: Any, *, accum: str | None = None, initial: Any = None) -> Any:
-    """The sum over the reduced axis; of a result over a spatial axis, an output. ``accum``: the type of the sum;
-    ``initial``: is added once. The other reductions are alike."""
+    """The sum over an axis. Over the reduced axis, it is an expression; over a spatial axis, it is an output.
+    ``accum``: the type of the sum; ``initial``: a value that is added once. The other reductions have the same
+    parameters."""
     return outputs.reduce("+", axis, x, accum, initial)
 
 
@@ -181,37 +183,37 @@ def min(axis: Axis, x: Any, *, accum: str | None = None, initial: Any = None) ->
 
 
 def bit_and(axis: Axis, x: Any, *, initial: Any = None) -> Any:
-    """The bits that all values over an axis have."""
+    """The bits that are one in all values over an axis."""
     return outputs.reduce("&", axis, x, None, initial)
 
 
 def bit_or(axis: Axis, x: Any, *, initial: Any = None) -> Any:
-    """The bits that any value over an axis has."""
+    """The bits that are one in any value over an axis."""
     return outputs.reduce("|", axis, x, None, initial)
 
 
 def bit_xor(axis: Axis, x: Any, *, initial: Any = None) -> Any:
-    """The bits that an odd number of values over an axis have."""
+    """The bits that are one in an odd number of values over an axis."""
     return outputs.reduce("^", axis, x, None, initial)
 
 
 def any(axis: Axis, condition: Any) -> Any:
-    """A condition: that of any index of an axis holds."""
+    """A condition that holds if ``condition`` holds for any index of the axis."""
     return outputs.reduce_conditions("|", axis, condition)
 
 
 def all(axis: Axis, condition: Any) -> Any:
-    """A condition: those of all indices of an axis hold."""
+    """A condition that holds if ``condition`` holds for all indices of the axis."""
     return outputs.reduce_conditions("&", axis, condition)
 
 
 def argmin(axis: Axis, x: Any) -> Any:
-    """The first index of the least value over an axis, or of the first NaN; −1 if there is none."""
+    """The first index of the least value over an axis, or of the first NaN; −1 if the axis has no indices."""
     return outputs.reduce("argmin", axis, x, None, None)
 
 
 def argmax(axis: Axis, x: Any) -> Any:
-    """The first index of the greatest value over an axis, or of the first NaN; −1 if there is none."""
+    """The first index of the greatest value over an axis, or of the first NaN; −1 if the axis has no indices."""
     return outputs.reduce("argmax", axis, x, None, None)
 
 
@@ -221,54 +223,58 @@ def mean(axis: Axis, x: Any, *, accum: str | None = None) -> Any:
 
 
 def logsumexp(axis: Axis, x: Any) -> Reduced:
-    """The logarithm of the sum of exponentials over a spatial axis, an output."""
+    """The output with the logarithms of sums of exponentials over a spatial axis."""
     return outputs.reduce_rows("logsumexp", axis, x)
 
 
 def sum_by(row: Any, column: Any, x: Any) -> Reduced:
-    """The sums of the pairs with equal keys. ``row``, ``column``: elements of arrays of integers, or an axis."""
+    """The output with the sum over the pairs with equal keys, for each pair of keys. ``row``, ``column``: the keys:
+    elements of arrays of integers, or an axis."""
     return outputs.grouped("+", row, column, x)
 
 
 def prod_by(row: Any, column: Any, x: Any) -> Reduced:
-    """The products of the pairs with equal keys."""
+    """The output with the product over the pairs with equal keys. ``row``, ``column``: as for ``sum_by``."""
     return outputs.grouped("*", row, column, x)
 
 
 def max_by(row: Any, column: Any, x: Any) -> Reduced:
-    """The greatest values of the pairs with equal keys."""
+    """The output with the greatest value of the pairs with equal keys. ``row``, ``column``: as for ``sum_by``."""
     return outputs.grouped("max", row, column, x)
 
 
 def min_by(row: Any, column: Any, x: Any) -> Reduced:
-    """The least values of the pairs with equal keys."""
+    """The output with the least value of the pairs with equal keys. ``row``, ``column``: as for ``sum_by``."""
     return outputs.grouped("min", row, column, x)
 
 
 def count_by(row: Any, column: Any, condition: Any = 1) -> Reduced:
-    """The numbers of pairs with equal keys for which a condition holds."""
+    """The output with the number of pairs with equal keys for which a condition holds. ``row``, ``column``: as for
+    ``sum_by``."""
     return outputs.grouped("+", row, column, condition)
 
 
 def select(condition: Any, *values: Any) -> Reduced:
-    """A list of the values of the pairs for which a condition holds."""
+    """The output that lists the values of the pairs for which a condition holds."""
     return outputs.selected(condition, values)
 
 
 def distinct(row: Any, column: Any, condition: Any = None) -> Reduced:
-    """The pairs of keys, as ``g[i]`` and ``h[j]``, that a pair (i, j) has for which the condition holds, each once."""
+    """The output that lists the distinct pairs of keys, as ``g[i]`` and ``h[j]``, of the pairs (i, j) for which the
+    condition holds."""
     return outputs.distinct(row, column, condition)
 
 
 def top(*arguments: Any, condition: Any = None) -> Reduced:
-    """The n greatest values, the best first, with their indices: ``top(n, e, i, j)`` of all pairs, ``top(j, n, e)`` of
-    each row i, over j. ``n``: an integer or a scalar; ``condition``: of the pairs that count. NaN is greater than all
-    numbers; of equal values the first pair is the better one."""
+    """The output with the n greatest values of an expression e, the greatest first, and their indices: ``top(n, e, i,
+    j)`` for all pairs, ``top(j, n, e)`` over j for each row i. ``n``: an integer or a scalar; ``condition``: only pairs
+    for which it holds are considered. NaN is greater than all numbers; of equal values, the value of the first pair is
+    the better one."""
     return outputs.best(True, arguments, condition)
 
 
 def bottom(*arguments: Any, condition: Any = None) -> Reduced:
-    """The n least values, as ``top`` has the greatest ones."""
+    """The output with the n least values, otherwise as ``top``."""
     return outputs.best(False, arguments, condition)
 
 

@@ -1,4 +1,4 @@
-"""What a traced function sees: expressions, parameters and axes, with the operators of Python."""
+"""The objects that a traced function works with: expressions, parameters and axes, with the operators of Python."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ptxgen.operations.task.program import ACCUMULATOR, Output
 from ptxgen.operations.task.tracing.places import error, frame, placed, source, span
 from ptxgen.operations.task.typed import Number, Scalar, Value, binary, unary
 
-#: functions of Python, NumPy and math -> those of tasks; empty: there is none
+#: function of Python, NumPy or math -> the function of tasks to write instead
 _FUNCTIONS = {
     **{
         name: name
@@ -37,7 +37,7 @@ _FUNCTIONS = {
 
 
 def _refused(name: str) -> str:
-    """What to write in place of a call that needs a number."""
+    """The message that says what to write in place of a call that needs a number."""
     called = re.match(r"[\w.]*?(\w+)\(", source())
     function = called[1] if called else ""
     what = f"{function or name} is of numbers, and {name} is none while the function is traced"
@@ -54,7 +54,7 @@ def _refused(name: str) -> str:
 
 
 def _truth() -> str:
-    """What to write in place of Python's conditions."""
+    """The message that says what to write in place of Python's conditions."""
     here = frame()
     text = linecache.getline(here.f_code.co_filename, span(here)[0]) if here is not None else ""
     forms = {
@@ -73,7 +73,7 @@ def _truth() -> str:
 
 
 class Operand:
-    """What the operators of Python apply to: an expression, a parameter or an axis."""
+    """An object to which the operators of Python apply: an expression, a parameter or an axis."""
 
     __hash__ = object.__hash__
 
@@ -225,7 +225,7 @@ class Operand:
 
 
 class Traced(Operand):
-    """An expression."""
+    """An expression of a traced function."""
 
     def __init__(self, value: Value) -> None:
         self.value = value
@@ -240,7 +240,8 @@ class Traced(Operand):
 
 
 class Parameter(Operand):
-    """A parameter of the function, or a number around it: an array that is read with axes, or a scalar."""
+    """A parameter of the function, or a number that the function reads from around it: an array that is read with axes,
+    or a scalar."""
 
     def __init__(self, name: str, type: str) -> None:
         self.name, self.type = name, type
@@ -281,7 +282,7 @@ class Parameter(Operand):
 
 
 class Axis(Operand):
-    """An axis of tasks. In expressions it is the index; ``extent`` is the number of its indices."""
+    """An axis of tasks. In expressions, it stands for the index along the axis; ``extent`` is the number of indices."""
 
     def __init__(self, name: str, order: int) -> None:
         self.name, self.order = name, order
@@ -303,7 +304,8 @@ class Axis(Operand):
 
 @dataclass(frozen=True, eq=False)
 class Reduced:
-    """An output that is no matrix. ``make``: gives it a name."""
+    """An output that is not a matrix. ``what``: its name in errors; ``make``: the function that makes the output, given
+    its name."""
 
     what: str
     make: Callable[[str], Output]
@@ -322,7 +324,10 @@ class Reduced:
 
 @dataclass
 class Trace:
-    """What one call of a function has recorded."""
+    """The record of one call of a traced function. ``axes``: the axes in order of use; ``ranks``: name of an array or
+    scalar -> the number of its axes; ``wanted``: name of a Python number -> the types with which it is combined;
+    ``axis``: the reduced axis; ``reduction``: (operator, step, type, initial value); ``when``: the condition of the
+    pairs that are computed."""
 
     axes: list[Axis] = field(default_factory=list)
     ranks: dict[str, int] = field(default_factory=dict)
@@ -332,7 +337,7 @@ class Trace:
     when: Node | None = None
 
     def key(self, axis: Axis) -> str:
-        """The name of an axis in variables, before the axes are known to be i, j or k."""
+        """The name that stands for an axis in variables until it is known which axis is i, j or k."""
         if all(x is not axis for x in self.axes):
             if len(self.axes) == 3:
                 raise error(f"{axis.name} is a fourth axis; a task must have three")
@@ -347,7 +352,7 @@ class Trace:
             raise error(f"{name} is read with {other} axes before; it must not be read with {rank}")
 
     def number(self, name: str, number: str, wanted: str | None) -> Node:
-        """A Python number in the type of what it is combined with."""
+        """The variable for a Python number, of the type ``wanted`` by the expression that it is combined with."""
         if wanted is not None:
             self.wanted.setdefault(name, set()).add(wanted)
         if wanted is None or (number == "float" and not type_of(wanted).floating):
@@ -360,7 +365,7 @@ _current: ContextVar[Trace | None] = ContextVar("trace", default=None)
 
 @contextmanager
 def tracing(trace: Trace) -> Iterator[Trace]:
-    """Expressions are of this trace."""
+    """Records expressions in this trace within the context."""
     token = _current.set(trace)
     try:
         yield trace
@@ -369,7 +374,7 @@ def tracing(trace: Trace) -> Iterator[Trace]:
 
 
 def current() -> Trace:
-    """The trace of the function that is being called. TaskError: there is none."""
+    """The trace of the function that is being called. Raises TaskError if no function is being traced."""
     trace = _current.get()
     if trace is None:
         raise error("expressions are those of the function of a task; write @ptxgen.task before the function")
@@ -394,7 +399,7 @@ def lifted(x: Any) -> Value:
 
 
 def computed(compute: Callable[..., Value], *operands: Any) -> Traced:
-    """The expression of operands. TaskError: at the user's line."""
+    """The expression that ``compute`` returns for the values of the operands. Its TaskErrors name the user's line."""
     trace = current()
     values = [lifted(x) for x in operands]
     with placed():
@@ -410,10 +415,10 @@ def computed(compute: Callable[..., Value], *operands: Any) -> Traced:
 
 
 def depends(axis: str, name: str) -> bool:
-    """True if a variable of this name changes with the axis."""
+    """True if the value of the variable ``name`` depends on ``axis``."""
     return axis in axes_of(name) or name == axis
 
 
 def applied(op: str, a: Any, b: Any) -> Traced:
-    """A binary operator."""
+    """The expression of a binary operator, applied to two operands."""
     return computed(lambda x, y: binary(op, x, y), a, b)

@@ -15,7 +15,8 @@ from ptxgen.operations.task.typed import binary, cast, condition, fixed
 
 
 def reduce(op: str, axis: Any, x: Any, accum: str | None, initial: Any) -> Any:
-    """The reduction of an expression over the reduced axis, or the output of a reduction over a spatial axis."""
+    """The reduction of ``x`` over an axis: an expression if it is the reduced axis, an output if it is a spatial
+    axis."""
     trace = current()
     if not isinstance(axis, Axis):
         raise error("the first argument of a reduction is an axis: write ptxgen.sum(k, …)")
@@ -41,7 +42,7 @@ def reduce(op: str, axis: Any, x: Any, accum: str | None, initial: Any) -> Any:
 
 
 def reduce_conditions(op: str, axis: Any, x: Any) -> Any:
-    """The condition that holds if any, or all, of the conditions along an axis hold."""
+    """The condition that holds if any (``op`` |) or all (``op`` &) of the conditions along an axis hold."""
     with placed():
         test = condition(lifted(x), "the operand of any or all")
     reduction = reduce(op, axis, Traced(cast(test, "s32")), None, None)
@@ -49,7 +50,7 @@ def reduce_conditions(op: str, axis: Any, x: Any) -> Any:
 
 
 def reduce_rows(op: str, axis: Any, x: Any) -> Reduced:
-    """The output of a reduction that the reduced axis cannot have."""
+    """The output of a reduction that is possible only over a spatial axis."""
     trace = current()
     if not isinstance(axis, Axis):
         raise error(f"the first argument of a reduction is an axis: write ptxgen.{op}(j, …)")
@@ -67,7 +68,7 @@ def _row(op: str, axis: Axis, node: Node) -> Reduced:
 
 
 def grouped(op: str, row: Any, column: Any, x: Any) -> Reduced:
-    """The output of groups."""
+    """The output that reduces the pairs with equal keys."""
     keys = _keys(row, column)
     with placed():
         value = reduced(op, lifted(x))
@@ -75,7 +76,7 @@ def grouped(op: str, row: Any, column: Any, x: Any) -> Reduced:
 
 
 def distinct(row: Any, column: Any, test: Any) -> Reduced:
-    """The output of distinct pairs of keys."""
+    """The output that lists distinct pairs of keys."""
     keys = _keys(row, column)
     with placed():
         holds = constant(True, PRED) if test is None else check_nesting(condition(lifted(test)))
@@ -83,7 +84,7 @@ def distinct(row: Any, column: Any, test: Any) -> Reduced:
 
 
 def _keys(row: Any, column: Any) -> list[Node]:
-    """The keys of groups."""
+    """The expressions of the keys of rows and columns. Raises TaskError if they are not keys."""
     keys = []
     for key in (row, column):
         value = lifted(key) if isinstance(key, Operand) else None
@@ -110,7 +111,7 @@ def _keys(row: Any, column: Any) -> list[Node]:
 
 
 def tested(test: Any) -> Any:
-    """What a test gave, which is a condition. TaskError: it is a number."""
+    """The result ``test`` of a test function. Raises TaskError if it is a number in place of a condition."""
     if not isinstance(test, bool):
         with placed():
             condition(lifted(test), "the result of the test")
@@ -118,7 +119,7 @@ def tested(test: Any) -> Any:
 
 
 def selected(test: Any, values: tuple[Any, ...]) -> Reduced:
-    """The output of a list."""
+    """The output that lists the values of the pairs for which ``test`` holds."""
     if not values:
         raise error("the list has no values; write ptxgen.select(condition, c, i, j)")
     with placed():
@@ -128,7 +129,8 @@ def selected(test: Any, values: tuple[Any, ...]) -> Reduced:
 
 
 def best(greatest: bool, arguments: tuple[Any, ...], test: Any) -> Reduced:
-    """The output of the greatest or least values. ``arguments``: as of ``functions.top``."""
+    """The output of the greatest or least values. ``arguments``: as for ``functions.top``; ``test``: the condition of
+    the pairs to consider."""
     trace, word = current(), "top" if greatest else "bottom"
     axis, rest = (arguments[0], arguments[1:]) if arguments and isinstance(arguments[0], Axis) else (None, arguments)
     if axis is not None and (trace.axis is None or axis is trace.axis):
@@ -147,7 +149,7 @@ def best(greatest: bool, arguments: tuple[Any, ...], test: Any) -> Reduced:
 
 
 def restricted(test: Any) -> None:
-    """Restricts the pairs that are computed."""
+    """Restricts the task to the pairs for which ``test`` holds."""
     trace = current()
     with placed():
         holds = check_nesting(condition(lifted(test)))

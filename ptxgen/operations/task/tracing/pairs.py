@@ -1,4 +1,4 @@
-"""Functions of all pairs of rows of two arrays: what ``pairwise`` traces."""
+"""The functions on all pairs of rows of two arrays that ``pairwise`` traces."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ AXES = {"i": _i, "j": _j, "k": _k}
 
 @dataclass(frozen=True)
 class NamedStep:
-    """A distance with a name. ``step``: of two elements, and of p if it ``takes_p``; ``finish``: the distance, of the
-    reduction, then of p if it ``takes_p``, of K if it ``takes_size``, and of a number of each of both rows, if
-    ``of_rows`` says which: inverse_norm, count (of elements that are not 0); None: the reduction is the distance;
-    ``increases``: distances have the order of the reductions."""
+    """A distance with a name. ``step``: the function of two elements (and of p if ``takes_p``) that is reduced;
+    ``finish``: the function that returns the distance, None: the reduction is the distance. Its arguments are the
+    reduction, then p if ``takes_p``, K if ``takes_size``, and a number for each of both rows if ``of_rows`` says which
+    number: inverse_norm, or count (of elements that are not 0). ``increases``: True if distances have the order of the
+    reductions."""
 
     step: Callable[..., Any]
     reduce: str = "+"
@@ -53,7 +54,7 @@ def _jaccard(common: Any, nx: Any, ny: Any) -> Any:
     return _float(both - common) / _float(both + (both == 0))  # 0 / 0 is 0
 
 
-#: distances as ``scipy.spatial.distance.cdist`` names them
+#: name in ``scipy.spatial.distance.cdist`` -> distance
 NAMED_STEPS = {
     "sqeuclidean": NamedStep(_square),
     "euclidean": NamedStep(_square, finish=lambda c: sqrt(_float(c)), increases=True),
@@ -78,7 +79,7 @@ NAMED_STEPS = {
 
 @dataclass(frozen=True)
 class Pairs:
-    """What ``pairwise`` is given: the step, its reduction, the finish, and which pairs there are."""
+    """The arguments of ``pairwise``: the step, its reduction, the finish, and the condition of the pairs to compute."""
 
     step: str | Callable[..., Any]
     reduce: str
@@ -87,7 +88,7 @@ class Pairs:
 
     @property
     def shared(self) -> bool:
-        """True if no function is the caller's, so that equal objects have equal programs."""
+        """True if no function was written by the caller, so that equal objects have equal programs."""
         return isinstance(self.step, str) and self.finish is None and self.when is None
 
     @property
@@ -102,10 +103,10 @@ class Pairs:
     def function(
         self, output: Callable[..., Any], test: Callable[..., Any] | None = None, finished: bool = True
     ) -> Callable[..., Any]:
-        """The function of a task. ``output``: makes the output of the result of a pair, of ``test``, of the keys gx
-        and gy, and of n; ``finished``: False: the result is the reduction.
-
-        Tracing finds the numbers around the caller's functions, as these are in the closure of the function."""
+        """The function of the task. ``output``: the function that makes the output, given the result of a pair,
+        ``test``, the keys gx and gy, and n; ``finished``: False: the result of a pair is the reduction. Tracing finds
+        the numbers around the caller's functions, because these functions are in the closure of the returned
+        function."""
         named, reduce, step, finish, when = self.named, self.reduce, self.step, self.finish, self.when
         own = None if named is None or not finished else named.finish
         if named is not None:
@@ -138,7 +139,7 @@ class Pairs:
 
 
 def finishing(of: Pairs) -> Callable[..., Any]:
-    """The function of a task that computes a distance of each reduction in a vector V; A and B have no elements."""
+    """The function of a task that computes the distance from each reduction in a vector V; A and B have no elements."""
     finish = None if of.named is None else of.named.finish
     assert finish is not None
 
@@ -155,12 +156,12 @@ def _given(*numbers: Any) -> list[Any]:
 
 
 def all_results(c: Any, *_: Any) -> Any:
-    """The results of all pairs."""
+    """The output of the results of all pairs."""
     return c
 
 
 def reduced(op: str, axis: int, c: Any, test: Any, *_: Any) -> Any:
-    """A reduction along an axis, of conditions if there is a ``test``."""
+    """The output of a reduction along an axis: of results, or of conditions if there is a ``test``."""
     value, along = c if test is None else outputs.tested(test(c)), AXES["j" if axis == 1 else "i"]
     if op == "logsumexp":
         return outputs.reduce_rows(op, along, value)
@@ -168,16 +169,16 @@ def reduced(op: str, axis: int, c: Any, test: Any, *_: Any) -> Any:
 
 
 def listed(c: Any, test: Any, *_: Any) -> Any:
-    """A list of the pairs for which the test holds."""
+    """The output that lists the pairs for which the test holds."""
     return outputs.selected(test(c), (c, _i, _j))
 
 
 def best(greatest: bool, axis: int, c: Any, test: Any, gx: Any, gy: Any, n: Any) -> Any:
-    """The n greatest or least results along an axis."""
+    """The output of the n greatest or least results along an axis."""
     return outputs.best(greatest, (AXES["j" if axis == 1 else "i"], n, c), test)
 
 
 def grouped(op: str, c: Any, test: Any, gx: Any, gy: Any, *_: Any) -> Any:
-    """The reduction of the pairs with equal keys; without keys of an axis, of each index."""
+    """The output that reduces the pairs with equal keys. If an axis has no keys, its index is the key."""
     keys = (_i if gx is None else gx[_i], _j if gy is None else gy[_j])
     return outputs.grouped(op, *keys, c if test is None else outputs.tested(test(c)))

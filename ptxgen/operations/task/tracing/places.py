@@ -1,4 +1,4 @@
-"""The user's file and line, where errors of traced functions are."""
+"""Finds the user's file and line for errors of traced functions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from ptxgen.errors import TaskError
 
-#: folders whose frames are no place of the user's
+#: folders of code that is not the user's
 OWN_FOLDERS = (str(Path(__file__).parents[3]), str(Path(np.__file__).parent))
 
 
@@ -24,7 +24,8 @@ def frame() -> FrameType | None:
 
 
 def span(frame: FrameType) -> tuple[int, int, int]:
-    """The triple (line, first column, end) of what a frame executes, from 1; columns are 0 if they are not known."""
+    """The line, the first column and the column after the end of the code that a frame executes. All count from 1;
+    columns are 0 if they are not known."""
     positions = list(frame.f_code.co_positions())
     line, end_line, first, end = positions[frame.f_lasti // 2] if frame.f_lasti >= 0 else (None,) * 4
     if line is None or first is None or end is None:
@@ -37,7 +38,7 @@ def span(frame: FrameType) -> tuple[int, int, int]:
 
 
 def source() -> str:
-    """The text of what the user's frame executes, or its line."""
+    """The text of the expression that the user's frame executes, or of its line if the columns are not known."""
     here = frame()
     if here is None:
         return ""
@@ -47,7 +48,7 @@ def source() -> str:
 
 
 def error(message: str) -> TaskError:
-    """The error of the place that the user's function executes."""
+    """The error with this message, at the place that the user's function executes."""
     here = frame()
     if here is None:
         return TaskError(message)
@@ -55,7 +56,8 @@ def error(message: str) -> TaskError:
 
 
 def error_at(message: str, file: str, line: int, first: int = 0, end: int = 0) -> TaskError:
-    """The error of a line of a file, from column ``first`` to before ``end``; 0: of the whole line."""
+    """The error with this message, at a line of a file. ``first``, ``end``: the first column, and the column after the
+    last; 0: the error is at the whole line."""
     text = linecache.getline(file, line).rstrip()
     indent = len(text) - len(text.lstrip())
     where = f"{file}, line {line}{f', column {first}' if first else ''}: {message}"
@@ -67,7 +69,7 @@ def error_at(message: str, file: str, line: int, first: int = 0, end: int = 0) -
 
 
 class placed:  # noqa: N801 a context manager, without frames of contextlib
-    """Errors without a place are of the user's line."""
+    """A context in which TaskErrors without a place get the place that the user's function executes."""
 
     def __enter__(self) -> None:
         return None

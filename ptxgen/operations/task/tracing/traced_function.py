@@ -1,7 +1,8 @@
-"""A Python function as a task: it is called once with expressions for its arrays, and what it returns is a program.
+"""A Python function as a task: the function is called once with expressions in place of its arguments, and a program is
+made from its result.
 
-Numbers that a function reads from around it, and its parameters, are scalars, known when the task is called; numbers
-that are written in the function are constants. Errors name the user's file and line.
+Numbers that are parameters of the function, or that it reads from around it, are scalars, whose values are known when
+the task is called; numbers that are written in the function are constants. Errors name the user's file and line.
 """
 
 from __future__ import annotations
@@ -43,12 +44,12 @@ from ptxgen.operations.task.tracing.operands import (
 from ptxgen.operations.task.tracing.places import OWN_FOLDERS, error_at
 from ptxgen.operations.task.typed import INPUT_TYPES
 
-#: names of the text form
+#: a name in the text form of tasks
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def _number_class(value: Any) -> str:
-    """The type of a number around a function, empty: it is none."""
+    """The type of a value around a function if it is a number, else an empty string."""
     if isinstance(value, bool | np.bool_):
         return ""
     if isinstance(value, np.floating | np.integer) and not isinstance(value, float | int):
@@ -74,7 +75,7 @@ class Reference:
 
 
 def _globals_read(code: CodeType) -> Iterator[str]:
-    """Names that are globals, or attributes, of the code and of functions inside it."""
+    """The names of globals and attributes that the code, and functions defined in it, read."""
     yield from code.co_names
     for x in code.co_consts:
         if isinstance(x, CodeType):
@@ -82,7 +83,7 @@ def _globals_read(code: CodeType) -> Iterator[str]:
 
 
 def references(function: FunctionType) -> list[Reference]:
-    """What a function reads from around it."""
+    """The names that a function reads from around it."""
     cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
     names = dict.fromkeys(_globals_read(function.__code__))
     known = [name for name in names if name in function.__globals__]
@@ -90,13 +91,13 @@ def references(function: FunctionType) -> list[Reference]:
 
 
 def _state(value: Any) -> Any:
-    """What of a value around a function determines the program."""
+    """A key of a value around a function: if it is the same, so is the program."""
     return _number_class(value) or (value if isinstance(value, bool | str | bytes | None) else id(value))
 
 
 class Surroundings:
-    """The numbers around a function and around the functions that it calls. ``places``: the references to numbers, by
-    their names as scalars."""
+    """The numbers around a function and around the functions that it calls. ``places``: name of a scalar of the task ->
+    the reference to its number."""
 
     def __init__(self, function: FunctionType, taken: Iterable[str]) -> None:
         self.places: dict[str, Reference] = {}
@@ -127,13 +128,14 @@ class Surroundings:
 
     @property
     def current(self) -> bool:
-        """True if the program of a function would be the same now."""
+        """True if tracing the function now would give the same program."""
         return self.state == tuple(_state(x.value()) for x, _ in self._read)
 
     def rebound(
         self, function: FunctionType, types: Mapping[str, str], made: dict[int, FunctionType] | None = None
     ) -> FunctionType:
-        """The function that reads parameters in place of the numbers around it."""
+        """A copy of the function that reads parameters in place of the numbers around it. ``types``: name of a scalar
+        -> its type; ``made``: id of a function -> the copy that exists already."""
         made = {} if made is None else made
         if id(function) in made:
             return made[id(function)]
@@ -157,8 +159,8 @@ class Surroundings:
 
 
 class TracedFunction:
-    """A Python function as a task. ``parameters``: their names; those of arrays and scalars. ``place``: the function
-    whose line errors name that have no other, None: this one."""
+    """A Python function as a task. ``parameters``: the names of its parameters, which are arrays and scalars;
+    ``place``: the function whose line is named by errors without another place, None: the function itself."""
 
     def __init__(self, function: Callable[..., Any], place: FunctionType | None = None) -> None:
         if not isinstance(function, FunctionType):
@@ -186,17 +188,17 @@ class TracedFunction:
         return self._last
 
     def numbers(self) -> dict[str, Any]:
-        """The numbers around the function that are scalars of the task, by their names there."""
+        """Name of a scalar of the task -> the number around the function that is its value."""
         return {name: x.value() for name, x in self._around().places.items()}
 
     def state(self) -> Any:
-        """What, around the function, determines its program: equal states mean equal programs."""
+        """A key of the values around the function that determine its program: if states are equal, so are programs."""
         return self._around().state
 
     def program(self, types: Mapping[str, str | None]) -> Program:
-        """The program of the function, which is called once for all equal ``types``: those of its parameters;
-        ``float`` and ``int`` are Python numbers, None is None. A parameter without a type has its default value.
-        TaskError: the function breaks a rule; the message has its file and line."""
+        """The program of the function, which is called once for all equal ``types``. ``types``: name of a parameter ->
+        its type; ``float`` and ``int`` stand for Python numbers, None for the argument None. A parameter without a type
+        has its default value. Raises TaskError with file and line if the function breaks a rule."""
         around = self._around()
         key = (tuple(sorted(types.items())), around.state)
         if key not in self._programs:
@@ -310,7 +312,7 @@ def _all_variables(roots: list[Node]) -> Iterator[Node]:
 
 
 def _mapped(output: Output, changed: Callable[[Node], Node], axes: Mapping[str, str]) -> Output:
-    """The output with the axes i and j."""
+    """The output with its expressions changed by ``changed``, and its axes renamed to i and j by ``axes``."""
     value = changed(output.value)
     if isinstance(output, RowReduce):
         other = "j" if axes[output.axis] == "i" else "i"
