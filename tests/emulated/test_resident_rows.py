@@ -116,6 +116,7 @@ def test_lower_bounds_leave_no_sum_out(scale: float, offset: float) -> None:
         "C[i]argmin=accum": d.argmin(1).astype(np.int32),
         "C[i]min=accum": d.min(1),
         "C[i]+=accum<=r[i]": (d <= near[:, None]).sum(1, dtype=np.int32),
+        "C[i]+=sqrt(accum)<=r[i]": (np.sqrt(d) <= near[:, None]).sum(1, dtype=np.int32),
     }.items():
         arrays = {"input0": near} if "r[i]" in output else {}
         text = POINTS.format(arrays="r:f32[i];" if arrays else "", when="", output=output)

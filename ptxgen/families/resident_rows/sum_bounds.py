@@ -37,6 +37,8 @@ LEAST = 2.0**-100  #: covers the losses of values below the normal numbers
 MOST = 2.0**100  #: norms from this value on are replaced by NaN
 SUM = variable(ACCUMULATOR, TYPE)
 BEST = variable("best_sum", TYPE)  #: the least sum of a row so far
+ROOT = node("sqrt", TYPE, SUM)
+SQUARED = 1 + 2.0**-20  #: what covers the roundings of a root, which has one, and of its square
 EXTREMES = ("argmin", "min")
 
 
@@ -71,12 +73,12 @@ def greatest_sum(condition: Node, p: KernelProblem) -> Node | None:
     of arrays along i."""
     if condition.op in ("<", "<=", "=="):
         first, second = condition.arguments
-        if condition.op == "==" and second is SUM:
+        if condition.op == "==" and first not in (SUM, ROOT):
             first, second = second, first
-        return second if first is SUM and _is_of_row(second, p) else None
+        return _end(first, second, p)
     if condition.op == "not" and condition.arguments[0].op in ("<", "<="):
         first, second = condition.arguments[0].arguments
-        return first if second is SUM and _is_of_row(first, p) else None
+        return _end(second, first, p)
     if condition.op not in ("&", "|"):
         return None
     ends = [greatest_sum(x, p) for x in condition.arguments]
@@ -84,6 +86,13 @@ def greatest_sum(condition: Node, p: KernelProblem) -> Node | None:
     if not known or (condition.op == "|" and None in ends):
         return None
     return known[0] if condition.op == "&" else reduce(lambda x, y: node("max", TYPE, x, y), known)
+
+
+def _end(value: Node, most: Node, p: KernelProblem) -> Node | None:
+    """The greatest sum if ``value``, a sum or its root, is at most ``most``. None: as of ``greatest_sum``."""
+    if value not in (SUM, ROOT) or not _is_of_row(most, p):
+        return None
+    return most if value is SUM else node("*", TYPE, most, node("*", TYPE, most, constant(SQUARED, TYPE)))
 
 
 def _is_of_row(x: Node, p: KernelProblem) -> bool:
