@@ -107,7 +107,7 @@ def test_families_of_other_matrices_lack_the_access() -> None:
     assert computing == ["wgmma", "quantized_mma"]
     [scope] = [FAMILIES["quantized_mma"].scope]
     assert scope
-    assert select(QuantizedGemm(16, 4096, 4096, weights="s4", group=128), H200)[0].config.family == "quantized_mma"
+    assert select(QuantizedGemm(1, 4096, 4096, weights="s4", group=128), H200)[0].config.family == "quantized_mma"
     assert select(QuantizedGemm(256, 4096, 4096, weights="s4", group=128), H200)[0].config.family == "wgmma"
     assert select(plain, H200)[0].config.family != "quantized_mma"
 
