@@ -42,7 +42,8 @@ ${load()}\
 % else:
     mov.u32 %group, 0;
 ${load()}\
-${convert_group()}\
+${begin_zero_points()}\
+${convert_scales()}\
 % endif
 </%def>
 
@@ -56,18 +57,22 @@ ${convert_group()}\
 % endfor
 </%def>
 
-<%def name="convert_group()">
+<%def name="convert_scales()">
 % for line in plan.scales.conversions:
     ${line}
 % endfor
+</%def>
+
+## The zero points of the group that begins.
+<%def name="begin_zero_points()">
 % for to, zero in plan.scales.zero_points:
 ${dequantize.zero_point(plan.mainloop.fragments.dequantizer, to, zero)}\
 % endfor
 </%def>
 
-## The scales of the group that begins; loads those of the next one.
-<%def name="begin_group()">
-${convert_group()}\
+## The scales of the group that begins, once the sums of the one before it are scaled; loads those of the next group.
+<%def name="begin_scales()">
+${convert_scales()}\
 % if plan.scales.ends_within_stage:
     // past the end of K sums are zero, and so are scales
     setp.gt.u32 %p, %group, %last_group;

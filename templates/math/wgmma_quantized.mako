@@ -46,7 +46,7 @@ ${constants.shr("%row", "%row", f.swizzle_shift)}\
 ${load(f.first_chunk)}\
 % for k in range(f.k_steps):
   % if m.begins_group(k):
-${scales.begin_group()}\
+${scales.begin_zero_points()}\
   % endif
     // ---- K step ${k}; wait: the products of the step before the previous one, which frees the registers of the fragments
     wgmma.wait_group.sync.aligned 1;
@@ -59,15 +59,18 @@ ${dequantize.word(f.dequantizer, x.to, x.word, x.offsets)}\
   % for chunk in f.next_chunk(k):
 ${load(chunk)}\
   % endfor
+  % if m.ends_sum(k - 1):
+${promotion.promote(m.complete_sums)}\
+  % endif
+  % if m.begins_group(k):
+${scales.begin_scales()}\
+  % endif
     wgmma.fence.sync.aligned;
   % for s in m.step_products[k]:
 ${smem.descriptor("%y_desc", "%y_stage_desc_low", s.y, plan.y)}\
     wgmma.mma_async.sync.aligned.${m.instruction} ${m.wgmma_acc[s.mi, :]}, ${f.operands[k][s.mi]}, %y_desc, ${s.scale_d}${m.immediates};
   % endfor
     wgmma.commit_group.sync.aligned;
-  % if m.ends_sum(k):
-${promotion.promote(m.complete_sums)}\
-  % endif
 % endfor
     }
 </%def>

@@ -153,7 +153,10 @@ class Mainloop(Part):
         p = self.problem
         if self.split:
             return f"m64n{self.y_tile}k{STEP // bf16x3.FACTOR_BYTES}.f32.bf16.bf16"
-        types = ".".join(p.operand(x.name.upper()).element.mma for x in (self.x, self.y))
+        elements = [p.operand(x.name.upper()).element for x in (self.x, self.y)]
+        if isinstance(self.x, QuantizedOperand):  # dequantized
+            elements[0] = p.element
+        types = ".".join(x.mma for x in elements)
         return f"m64n{self.y_tile}k{STEP // p.element.bytes}.{p.accumulator}.{types}"
 
     @property
@@ -208,7 +211,7 @@ class Mainloop(Part):
 
     def ends_sum(self, k: int) -> bool:
         """True if the sum that ends with K step ``k`` is added to the total within the stage."""
-        return self.promotes and (k + 1) % self.promoted_steps == 0 and k + 1 < self.k_steps
+        return self.promotes and (k + 1) % self.promoted_steps == 0 and 0 < k + 1 < self.k_steps
 
     @cached_property
     def products(self) -> list[Product]:
