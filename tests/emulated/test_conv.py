@@ -400,6 +400,7 @@ def test_padding_is_not_read() -> None:
     assert np.array_equal(got[0, 0], [[padded[i : i + 3, j : j + 3].sum() for j in range(3)] for i in range(3)])
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize(("n", "c", "k"), [(0, 2, 3), (2, 0, 3), (2, 2, 0)])
 @pytest.mark.parametrize("direction", DIRECTIONS)
 def test_empty_convolutions(n: int, c: int, k: int, direction: str) -> None:

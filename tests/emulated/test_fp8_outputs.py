@@ -80,6 +80,7 @@ def nearest(x: np.ndarray, out: str) -> np.ndarray:
     return np.where(np.isnan(x), np.nan, np.copysign(table[code], x))
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("out", TINY)
 @pytest.mark.parametrize("width", [1, 2, 4])
 def test_conversion_of_every_number_and_midpoint(out: str, width: int) -> None:

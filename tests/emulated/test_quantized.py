@@ -97,6 +97,7 @@ def test_groups_of_several_steps_have_their_scales_in_every_iteration(stages: in
     assert (computed(p, config, arrays) == reference(p, arrays).exact).all()
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("m", [0, 1, 9])
 @pytest.mark.parametrize("k", [0, 2, 46])
 def test_edges_of_extents(m: int, k: int) -> None:

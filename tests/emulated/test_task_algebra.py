@@ -73,6 +73,7 @@ def test_sums_in_groups_are_those_of_all_pairs(dtype: Any, m: int, n: int, k: in
     np.testing.assert_array_equal(out, grouped(np.where(g[:, None] == h, product * wide(3), 0), g, h, groups))
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("text", [
     "where (i, j) { reduce (k) { accum += P[k,i] * R[k,j]; } C[g[i],h[j]] += accum; }",
     "where (i, j) { reduce (k) { accum += P[i,k] * R[j,k]; } C[h[j],g[i]] += -accum / 2; }",

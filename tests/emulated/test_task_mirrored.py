@@ -312,6 +312,7 @@ def test_work_is_that_of_half_of_the_pairs() -> None:
     assert 1.8 < times[1] / times[0] < 2.2
 
 
+@pytest.mark.each_pair
 @pytest.mark.parametrize("ml", [16, 48, 64, 128])
 @pytest.mark.parametrize("nl", [16, 32, 96, 128])
 @pytest.mark.parametrize("m", [1, 64, 130, 1000])

@@ -113,6 +113,7 @@ def test_a_count_beyond_32_bits_keeps_its_high_word() -> None:
     assert (out["C"] == -1).all()
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("slices", ["", " kg=2 splitk=workspace"])
 @pytest.mark.parametrize(("pairs", "tiles"), [("i<j", 10), ("j<i", 10), ("abs(i-j)<3", 10), ("i<0", 0), ("i!=j", 16)])
 def test_blocks_whose_tile_has_no_pair_do_not_multiply(pairs: str, tiles: int, slices: str) -> None:
