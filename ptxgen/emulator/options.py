@@ -11,7 +11,7 @@ from ptxgen.errors import InputError
 class Options:
     """The options of one machine.
 
-    ``seed``: of the random order in which warps and atomic operations execute.
+    ``seed``: seed of the random order in which warps and atomic operations execute.
     ``completion``: asynchronous work takes effect "late" (when no warp can progress without it) or "early" (at once).
     ``races``, ``uninitialised``: whether races and uses of uninitialised values are faults. ``global_races``: with
     ``races``, also races in global memory.
@@ -19,9 +19,10 @@ class Options:
     statistics. ``mma``: "hopper" rounds as tensor cores do, "f32" sums in f64 and rounds once.
     ``stats``: bank conflicts and sectors are "sampled", "full" or "off".
     ``lanes``: largest number of threads of the resident blocks; 0: the emulator decides.
-    ``engine``: "auto", "numpy" or "llvm".
-    ``faults``: different faults after which the launch ends; if more than 1, it goes on after a fault and raises
-    ``Faults`` at its end.
+    ``engine``: what executes instructions: "numpy", "llvm" (compiled code), or "auto": compiled code for basic blocks
+    that execute often, if llvmlite is installed.
+    ``faults``: the number of different faults after which the launch ends; if more than 1, the launch goes on after a
+    fault and raises ``Faults`` at its end.
     ``watchdog``: largest number of instructions that one warp may execute; more is a DeadlockFault; 0: no limit.
     """
 

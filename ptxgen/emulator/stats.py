@@ -19,7 +19,7 @@ _SPECIAL_OPS = {"rcp", "sqrt", "rsqrt", "sin", "cos", "lg2", "ex2", "tanh"}
 
 
 def instruction_class(op: str, mods: tuple[str, ...]) -> str:
-    """The class of an instruction, by execution pipe."""
+    """The class of an instruction: the execution pipe that it uses."""
     if op in (
         "ld",
         "st",
@@ -64,7 +64,8 @@ def instruction_class(op: str, mods: tuple[str, ...]) -> str:
 
 @dataclass
 class Access:
-    """Accesses to one space, by one instruction or of a launch; sampled ones are scaled up."""
+    """Counts of the accesses to one state space, by one instruction or in a whole launch. Counts of a sample are scaled
+    up."""
 
     requests: float = 0  # warp-instructions
     wavefronts: float = 0  # wavefronts: cycles of the 32 banks of shared memory
@@ -78,10 +79,9 @@ class Access:
 class Stats:
     """Counts of one launch.
 
-    ``lane_instructions`` and ``warp_instructions`` count what was issued, by class (see
-    ``instruction_class``); ``opcodes`` counts warp-instructions by full name. Lanes under a false
-    guard count as issued. Shared wavefronts and global sectors are measured on a sample of the
-    executions of each instruction and scaled to all of them.
+    ``lane_instructions`` and ``warp_instructions`` count issued instructions, by class (see ``instruction_class``);
+    ``opcodes`` counts warp-instructions by full name. Lanes under a false guard count as issued. Shared wavefronts and
+    global sectors are measured on a sample of the executions of each instruction and scaled to all of them.
     """
 
     lane_instructions: Counter[str] = field(default_factory=Counter)
@@ -105,10 +105,10 @@ class Stats:
 
     @property
     def lanes(self) -> int:
-        """Executed lane-instructions, all classes."""
+        """The number of executed lane-instructions of all classes."""
         return sum(self.lane_instructions.values())
 
     @property
     def bank_conflicts(self) -> float:
-        """Shared-memory wavefronts beyond those of conflict-free accesses."""
+        """The number of shared-memory wavefronts beyond those that accesses without bank conflicts would take."""
         return self.shared.wavefronts - self.shared.ideal

@@ -1,10 +1,10 @@
-"""Warp batches: the lanes that execute together, which are one warp of every block of a wave.
+"""Warp batches: the lanes that execute together. A batch has one warp of every block of a wave.
 
 Lane ``i`` of a batch belongs to block ``i // 32`` of the wave. Registers are rows of arrays over these lanes. A group
-is the set of lanes at one position of the program. Steps name the batch ``c`` and the mask of executing lanes ``m``;
-a mask of None means every live lane.
+is the set of lanes at one position of the program. Steps name the batch ``c`` and the mask of executing lanes ``m``; a
+mask of None means every live lane.
 
-The protocols declare what lower modules use of the engine, of the program and of the checks.
+The protocols declare what ``sync`` and ``ops`` use of the engine, of the program and of the checks.
 """
 
 from __future__ import annotations
@@ -43,19 +43,20 @@ Array = NDArray[Any]
 Mask = NDArray[np.bool_] | None
 
 
-#: the lines of the PTX text that a message names
+#: matches a line number of the PTX text in a message
 LINE = re.compile(r"\bline (\d+)")
 
 
-#: executes one instruction: called with a warp batch and a mask
+#: a step: executes one instruction; called with a warp batch and a mask
 Step = Callable[..., None]
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A typed view of one row of the register file: ``width`` bytes a lane (0: a truth value), as ``type``.
+    """A typed view of one row of the register file. ``width``: bytes per lane (0: truth values); ``type``: the PTX
+    type.
 
-    If the type is smaller than a register, ``part`` is the number of the viewed part, 0 for the lowest.
+    If the type is smaller than a register, ``part`` is the number of the part that the view shows, 0 for the lowest.
     """
 
     width: int
@@ -64,20 +65,21 @@ class View:
     part: int = 0
 
 
-#: offsets in reserved shared memory by the last word of %reserved_smem_offset_*
+#: last word of %reserved_smem_offset_* -> offset in reserved shared memory
 RESERVED_OFFSETS = {"begin": 0, "end": SHARED_BASE, "cap": SHARED_BASE, "0": 0, "1": 16}
 
-#: random numbers that stand for unknown values
+#: generator of the random numbers that stand for unknown values
 _NUMBERS = np.random.default_rng(0)
 
 
 def fresh_terms(count: int) -> Array:
-    """Numbers of new unknown values."""
+    """Random numbers that stand for new unknown values."""
     return _NUMBERS.integers(1, 1 << 63, count, np.uint64)
 
 
 class AddressInfo:
-    """The addresses in one register of a warp batch: smallest, largest, alignment, and positions in an arena."""
+    """Facts about the addresses in one register of a warp batch: smallest, largest, alignment, and positions in an
+    arena."""
 
     __slots__ = ("elements", "end", "hi", "index", "lo", "ored", "pointers", "start")
 
@@ -95,7 +97,7 @@ class AddressInfo:
         return pointer
 
     def unit(self, size: int) -> Array:
-        """Positions in elements of ``size`` bytes, rounded down."""
+        """The positions in elements of ``size`` bytes, rounded down."""
         positions = self.elements.get(size)
         if positions is None:
             positions = self.elements[size] = self.index >> (size.bit_length() - 1)
@@ -103,7 +105,7 @@ class AddressInfo:
 
 
 def any_lane(mask: Array) -> Array:
-    """For each warp, whether the mask has any of its 32 lanes; several times faster than ``any``."""
+    """True for each warp of which the mask has a lane; several times faster than ``any``."""
     words = mask.view(np.uint64).reshape(-1, 4)
     out: Array = (words[:, 0] | words[:, 1] | words[:, 2] | words[:, 3]) != 0
     return out
@@ -129,7 +131,7 @@ class UndefinedRegisters(Protocol):
 
 
 class AddressSlots(Protocol):
-    """The registers that hold addresses: for each slot, the keys of its address caches."""
+    """The registers that hold addresses: slot of a register -> the keys of its address caches."""
 
     address_slots: dict[int, list[int]]
 
@@ -313,7 +315,7 @@ class NamedBarriers(Protocol):
 
 
 class AsyncWork(Protocol):
-    """The asynchronous state: ``sync.async_state.AsyncState``."""
+    """The asynchronous work of a wave: ``sync.async_state.AsyncState``."""
 
     in_flight: list[Any]
 
@@ -390,34 +392,35 @@ class WarpBatch:
         self.groups: dict[int, Mask] = {0: None}
         #: positions at which lanes wait for the other lanes of their warp
         self.unconverged: set[int] = set()
-        #: targets of backward branches of lanes that have polled memory
+        #: targets of backward branches that lanes took after they polled memory
         self.polling: set[int] = set()
         self.ready = True
         self.polled = False
         self.executed = 0  # instructions since the wave began
         self.quiet = 0
-        #: for each loop that the program counts: the iterations of each lane
+        #: for each loop with a counter: the number of iterations of each lane
         self.iterations = np.zeros((self.wave.program.counters, self.n), np.int32)
         for i in range(len(self.addresses)):
             self.addresses[i] = None
         self.written = list(self.wave.program.undefined.fresh)
         self.undefined_origins: dict[int, Any] = {}
         self.undefined_next: dict[int, Array] = {}
-        #: by flag, for each lane: the bits that are undefined if the register is; without an entry all of them are
+        #: flag of a register -> for each lane, the bits that are undefined if the register is; no entry: all bits
         self.undefined_bits: dict[int, Array] = {}
-        #: by flag, for each lane: if the register is undefined, the sum of the numbers of its unknown terms; by slot:
-        #: those of the results of the executing instruction
+        #: flag of a register -> for each lane in which it is undefined, the sum of the numbers of its unknown terms;
+        #: slot -> the same sum for a result of the executing instruction
         self.undefined_terms: dict[int, Array] = {}
         self.undefined_sums: dict[int, Array] = {}
-        #: of the executing store: for each lane the undefined bits of a source register, the message of its fault, and
-        #: the sum of its unknown terms
+        #: source register of the executing store -> for each lane its undefined bits, the message of its fault, and the
+        #: sum of its unknown terms
         self.undefined_sources: dict[int, tuple[Array, str, Array]] = {}
         self.segment: Any = None  # of the race checks: ``sync.checks.Segment``
         self.copies: list[Any] = []
         self.copy_group: int | Array = 0
         self.copy_pages = 0
         self.state: dict[str, Any] = {}
-        #: by register set: blocks in which a wgmma in flight uses it, and blocks in which it was accessed since a fence
+        #: register set -> blocks in which a wgmma in flight uses it; -> blocks in which it was accessed since the last
+        #: wgmma.fence
         self.busy_registers: dict[int, Array] = {}
         self.touched_registers: dict[int, Array | bool] = {}
         self.fill_specials()
@@ -431,7 +434,7 @@ class WarpBatch:
                     wide[:] = self.specials[name]
 
     def special(self, name: str) -> Array | int:
-        """The value of a special register: one for each lane, or one for all."""
+        """The value of a special register: an array with an element for each lane, or one value for all lanes."""
         engine = self.wave.engine
         word, _, axis = name[1:].partition(".")
         k = "xyz".find(axis) if axis else 0
@@ -487,7 +490,7 @@ class WarpBatch:
         return 0
 
     def local_windows(self) -> Array:
-        """The first generic address of the local memory of each lane, different for each thread."""
+        """The first generic address of the local memory of each lane; it differs from thread to thread."""
         windows: Array | None = self.state.get("local windows")
         if windows is None:
             threads = ((self.wave.first + self.row) * len(self.wave.batches) + self.warp) * 32 + self.lane
@@ -496,7 +499,7 @@ class WarpBatch:
         return windows
 
     def forget_addresses(self, number: int) -> None:
-        """Drops the cached addresses of the registers of a set, which have changed."""
+        """Drops the cached addresses in the registers of a register set, because the registers have changed."""
         program = self.wave.program
         slots, keys = program.register_sets.of, program.builder.address_slots
         for slot in keys.keys() & slots:
@@ -540,7 +543,7 @@ class WarpBatch:
                 self.groups[at] = None
 
     def warps(self, mask: Mask) -> Any:
-        """For each block of the wave: whether any of its lanes is in the mask."""
+        """True for each block of the wave of which the mask has a lane."""
         if mask is None:
             mask = self.alive
         if mask is None:
@@ -548,7 +551,7 @@ class WarpBatch:
         return any_lane(mask)
 
     def coordinates(self, lane: int) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
-        """The coordinates of the block and the thread of a lane."""
+        """The pair (coordinates of the block, coordinates of the thread) of a lane."""
         block = self.wave.block_ids[lane // 32]
         x, y, _ = self.wave.engine.block
         t = self.warp * 32 + lane % 32
@@ -569,7 +572,7 @@ class Wave:
     def __init__(self, engine: Launch, program: Kernel, blocks: int) -> None:
         self.engine, self.program, self.blocks = engine, program, blocks
         self.stride = -(-(SHARED_BASE + engine.shared_size) // 128) * 128
-        #: the addresses of shared memory that a block may access
+        #: the range of shared-memory addresses that a block may access
         self.base, self.end = 0 if engine.uses_reserved else SHARED_BASE, SHARED_BASE + engine.shared_size
         self.shared = np.zeros(blocks * self.stride, np.uint8)
         self.views = typed_views(self.shared)
@@ -579,7 +582,7 @@ class Wave:
         """Starts the blocks of the launch from number ``first`` on."""
         self.first = first
         self.block_ids, self.ranks = self.engine.block_coordinates(first, self.blocks)
-        #: for each block: its rank, shifted as in addresses of .shared::cluster; None without clusters
+        #: for each block: its rank in the cluster, shifted as in addresses of .shared::cluster; None without clusters
         self.windows = self.ranks << 24 if self.engine.cluster_blocks > 1 else None
         if self.engine.options.uninitialised:
             self.shared[:] = 0xFF
@@ -588,7 +591,7 @@ class Wave:
         self.state: dict[str, Any] = {}
         self.messages = None
         self.async_state = None
-        #: for each warp: its clock at its griddepcontrol.wait
+        #: for each warp: its clock when it executed griddepcontrol.wait
         self.waited = np.zeros((len(self.batches), self.blocks), np.int32)
         for batch in self.batches:
             batch.reset()
@@ -611,8 +614,8 @@ def fault(
 ) -> Fault:
     """A fault of the given class at one lane of a warp batch.
 
-    ``other``: the other access of a race; ``lanes``: all lanes with the fault; ``named``: whether the address is one of
-    a variable or a buffer, not of local memory or of parameters.
+    ``other``: the other access of a race; ``lanes``: all lanes with the fault; ``named``: True if the message names the
+    variable or buffer at the address; False for local memory and parameters.
     """
     program = c.wave.program
     place = place_of(program, "", ins, *c.coordinates(lane))
@@ -645,7 +648,8 @@ def place_of(
     block: tuple[int, int, int] | None = None,
     thread: tuple[int, int, int] | None = None,
 ) -> Place:
-    """An instruction of a program and the thread that executes it; ``name``: its part in a fault."""
+    """The place of an instruction of a program and of the thread that executes it; ``name``: the role of the place in a
+    fault."""
     frames = program.unit.frames(ins, program.name)
     return Place(name, ins.line, " ".join(ins.text.split()), frames, block, thread)
 
@@ -667,7 +671,7 @@ def variable_at(wave: Wave, ins: Instruction, address: int) -> str:
 def suspect(
     fault_class: type[Fault], message: str, c: WarpBatch, ins: Instruction, lane: int, address: int | None = None
 ) -> None:
-    """Suspicious behaviour: a note in the statistics, or with the option ``strict`` a fault."""
+    """Reports suspicious behaviour: as a note in the statistics, or, with the option ``strict``, as a fault."""
     if c.wave.engine.options.strict:
         c.wave.engine.report(fault(fault_class, message, c, ins, lane, address))
     else:

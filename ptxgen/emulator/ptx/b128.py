@@ -42,7 +42,7 @@ def split_b128(f: Function) -> None:
 
 
 def operands(ins: Instruction) -> list[Operand]:
-    """The operands of an instruction, elements of vectors each."""
+    """The operands of an instruction, with the elements of vectors one by one."""
     return [o for op in ins.operands for o in (op.items if isinstance(op, Vec) else (op,))]
 
 

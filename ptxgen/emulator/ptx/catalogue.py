@@ -9,7 +9,7 @@ from ptxgen.emulator.ptx.syntax import Instruction
 #: the newest target whose instructions are emulated
 TARGET = "sm_90a"
 
-#: instructions and forms for targets up to sm_90a that are not emulated, and the reason. A name and modifiers stand for
+#: instructions and forms for targets up to sm_90a that are not emulated -> the reason; a name with modifiers stands for
 #: all instructions that have them
 NOT_TAKEN = {
     "multimem": "it accesses the memory of several GPUs; one GPU is emulated",
@@ -30,7 +30,7 @@ NOT_TAKEN = {
     "mma m8n8k4 f16": "the fragments of Volta are not implemented",
 }
 
-#: instructions and forms that need a later target
+#: instructions and forms that need a target later than sm_90a
 LATER = {
     "tcgen05": "sm_100a",
     "clusterlaunchcontrol": "sm_100",

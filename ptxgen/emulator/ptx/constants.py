@@ -11,7 +11,7 @@ from ptxgen.emulator.ptx.lexer import Token, integer, tokenize
 from ptxgen.emulator.ptx.syntax import Flt, Imm
 from ptxgen.errors import ParseError
 
-#: constants with names
+#: the constants that have names
 NAMED = {"WARP_SZ": 32}
 
 #: tokens that end a constant expression
@@ -63,7 +63,7 @@ class Constant(NamedTuple):
 
     @property
     def integer(self) -> int:
-        """The value of an integer; one with 64 bits as the negative number of these bits."""
+        """The value of an integer; a u64 value from 2**63 on becomes the negative number with the same bits."""
         return int(self.value) - (_WRAP if self.value >= _WRAP >> 1 else 0)
 
 
@@ -80,7 +80,7 @@ def number_bits(value: float) -> Flt:
 
 
 def float_constant(token: Token) -> Flt:
-    """A floating-point token as its bits."""
+    """A floating-point token as a constant, which holds its bits."""
     text = token.text
     if text[:2] in ("0f", "0F"):
         return Flt(int(text[2:], 16), 4)
@@ -92,12 +92,12 @@ def float_constant(token: Token) -> Flt:
     return number_bits(value)
 
 
-#: terminals that are no text of their own, in words
+#: descriptions, for messages, of tokens whose kind is not the text itself
 TERMINALS = {"int": "an integer", "flt": "a number", "word": "a name", "directive": "a directive", "end": "the end"}
 
 
 class ConstantReader:
-    """A position in the tokens of one text, and the constant expressions there."""
+    """A reader of constant expressions, with a position in the tokens of one text."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -116,7 +116,7 @@ class ConstantReader:
         return token
 
     def fail(self, message: str, token: Token | None = None) -> ParseError:
-        """The error of a token. ``message``: what must be in its place."""
+        """The error at a token. ``message``: what must be in its place."""
         token = token or self.token
         shown = repr(token.text) if token.text else "the end of the text"
         return ParseError(f"line {token.line}: {shown} is unexpected; {message}")
@@ -154,7 +154,7 @@ class ConstantReader:
         return self.integral(value, token).integer
 
     def constant(self) -> int:
-        """An integer without binary operators, or an expression in parentheses."""
+        """The value of an integer without binary operators, or of an expression in parentheses."""
         token = self.token
         return self.integral(self.unary(), token).integer
 
@@ -178,7 +178,7 @@ class ConstantReader:
         return typed(int(yes.value if condition.value else no.value), "u64" in (yes.type, no.type))
 
     def alike(self, left: Constant, right: Constant, operator: str, token: Token) -> None:
-        """Refuses an integer beside a floating-point number."""
+        """Raises an error if one operand is an integer and the other a floating-point number."""
         if (left.type == "f64") != (right.type == "f64"):
             raise ParseError(
                 f"line {token.line}: the operands of {operator} are an integer and a floating-point number; they must"
@@ -260,7 +260,7 @@ class ConstantReader:
         return Constant(int(not value.value), "s64") if token.terminal == "!" else typed(~int(value.value), True)
 
     def cast(self) -> Constant:
-        """``.s64)`` or ``.u64)``, and the integer after it."""
+        """The value of a cast: ``.s64)`` or ``.u64)``, and the integer after it."""
         target = self.next()
         if target.text not in (".s64", ".u64"):
             raise self.fail("a cast is (.s64) or (.u64)", target)

@@ -1,4 +1,4 @@
-"""Names of C++ as a programmer writes them, from the mangled names in PTX."""
+"""C++ names as programmers write them, from the mangled names in PTX."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterable
 from functools import cache, lru_cache
 from typing import Any
 
-#: libraries of C++ with __cxa_demangle, of Linux and of macOS; NumPy has loaded the first one that exists
+#: C++ libraries with __cxa_demangle, on Linux and on macOS; NumPy has loaded the first one that exists
 LIBRARIES = ("libstdc++.so.6", "libc++abi.so.1", "libc++.1.dylib")
 
 
-#: the namespace of nvcc for names that only one file knows
+#: the prefix of the namespace in which nvcc puts names that are local to a file
 INTERNAL = re.compile(r"\b_INTERNAL_\w+::")
-#: the namespace without a name
+#: the anonymous namespace
 ANONYMOUS = "(anonymous namespace)::"
 Function = Callable[[bytes], bytes | None]
 
@@ -31,7 +31,7 @@ def _demangler() -> Function | None:
 
 
 def _bound(function: Any, free: Any) -> Function:
-    """``__cxa_demangle`` as a function of a name; ``free``: releases its results."""
+    """``__cxa_demangle`` as a function of a name. ``free``: the function that releases its results."""
     function.restype, free.restype = ctypes.c_void_p, None
     function.argtypes, free.argtypes = [ctypes.c_char_p] + [ctypes.c_void_p] * 3, [ctypes.c_void_p]
 
@@ -56,7 +56,8 @@ def demangled(name: str) -> str:
 
 
 def matches(name: str, wanted: str) -> bool:
-    """True if a text names a function: its symbol, its C++ name, or that without parameters or template arguments."""
+    """True if ``wanted`` names the function ``name``: by its symbol, its C++ name, or that name without parameters or
+    without template arguments."""
     known = demangled(name)
     if wanted in (name, known):
         return True
@@ -65,6 +66,6 @@ def matches(name: str, wanted: str) -> bool:
 
 
 def named(symbols: Iterable[str], wanted: str) -> list[str]:
-    """The symbols that a text names: the one that is equal to it, or else those whose C++ names fit."""
+    """The symbols that ``wanted`` names: the symbol equal to it, or else those whose C++ names match."""
     symbols = list(symbols)
     return [wanted] if wanted in symbols else [symbol for symbol in symbols if matches(symbol, wanted)]

@@ -10,8 +10,8 @@ import numpy as np
 #: NumPy type of the values of each 8-bit floating-point type
 FP8: dict[str, Any] = {"e4m3": np.dtype(ml_dtypes.float8_e4m3fn), "e5m2": np.dtype(ml_dtypes.float8_e5m2)}
 
-#: NumPy type of each PTX type; arrays of packed types have two elements per lane, registers of 8-bit floating-point
-#: types have their bits
+#: NumPy type of each PTX type. Arrays of packed types have two elements per lane; registers of 8-bit floating-point
+#: types hold the bits.
 DTYPES: dict[str, Any] = {
     "pred": np.dtype(bool),
     "b8": np.dtype("<u1"),

@@ -1,9 +1,9 @@
 """Flattens a kernel into one list of instructions: calls are inlined, and indexed branches become branches.
 
-Every call has a separate copy of the registers and variables of the function. So divergence, barriers and the checks of
-undefined registers need no special case. Recursive functions have one copy and a stack (``recursion``). Parameters that
-are passed through .param variables become registers if every access to a variable uses the same byte ranges; otherwise
-they are in the local memory of the thread.
+Every call has a separate copy of the registers and variables of the function, so that divergence, barriers and the
+checks of undefined registers need no special case. Recursive functions have one copy and a stack (``recursion``).
+Parameters that are passed through .param variables become registers if every access to a variable uses the same byte
+ranges; otherwise they are in the local memory of the thread.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ from ptxgen.emulator.ptx.syntax import (
 )
 from ptxgen.errors import ParseError, UnsupportedError
 
-#: functions that the CUDA runtime defines, and the rows of the instruction table that execute them
+#: functions that the CUDA runtime defines -> the rows of the instruction table that execute them
 SYSTEM_CALLS = {"vprintf": "*vprintf", "__assertfail": "*assertfail", "malloc": "*malloc", "free": "*free"}
-#: instructions on the stack of a thread, and the bytes of that stack
+#: instructions that use the stack of a thread; number of bytes of that stack
 STACK_OPERATIONS, STACK_BYTES = ("alloca", "stacksave", "stackrestore"), 32 * 1024
-#: largest number of instructions of a kernel, with those of the functions that it calls
+#: largest number of instructions of a kernel, including the functions that it calls
 LIMIT = 200_000
-#: address of the first function and distance between functions, for function pointers
+#: for function pointers: address of the first function, and distance between functions
 FUNCTION_BASE, FUNCTION_STRIDE = 0x7F000000, 64
 
 
@@ -117,7 +117,7 @@ class Flattener:
     # ---- code generation
 
     def emit(self, ins: Instruction, op: str, operands: tuple[Operand, ...] = (), **changes: Any) -> None:
-        """Appends an instruction that replaces ``ins``; by default hidden, without guard and modifiers."""
+        """Appends an instruction in place of ``ins``; by default it is hidden, and has no guard and no modifiers."""
         fields = {"mods": (), "pred": None, "negated": False, "scope": None, "hidden": True, **changes}
         fields |= self.origin()
         self.out.code.append(replace(ins, op=op, operands=operands, **fields))
@@ -125,7 +125,8 @@ class Flattener:
             raise UnsupportedError(f"line {ins.line}: {self.entry.name} has over {LIMIT} instructions, calls included")
 
     def origin(self) -> dict[str, Any]:
-        """The function and the call that the copied instructions belong to; nothing in the kernel itself."""
+        """The fields ``function`` and ``caller`` of instructions that are copied into a call; empty in the kernel
+        itself."""
         c = self.context
         inner = c is not None and c.function is not self.entry
         return {"function": c.function.name, "caller": c.caller} if c is not None and inner else {}
@@ -143,7 +144,7 @@ class Flattener:
         return reg
 
     def copy_variables(self, f: Function, known: dict[int, Variable]) -> dict[int, Variable]:
-        """Adds the variables of one copy of a function to ``known``, by ``id`` of the variables of the function."""
+        """Adds copies of the variables of a function to ``known``, which maps the ``id`` of a variable to its copy."""
         for v in f.variables:
             if v.space in ("local", "param"):
                 known.setdefault(id(v), self.variable(v))
@@ -301,7 +302,8 @@ class Flattener:
     def candidates(self, ins: Instruction, rest: list[Operand], returns: Any, arguments: Any) -> list[Function]:
         """The functions that an indirect call may reach.
 
-        Those of its .calltargets or table; without one, all functions whose address is taken. The signature must match.
+        They are the functions of its .calltargets or table; without these, all functions whose address is taken. Their
+        signature must match.
         """
         names: list[str] = list(ins.scope or ())
         if rest and isinstance(rest[-1], Sym):
@@ -376,7 +378,8 @@ class Flattener:
                 self.move(ins, p, actual, result)
 
     def formal(self, ins: Instruction, p: Parameter, formals: Any, actual: Operand, c: Context) -> Operand | None:
-        """The operand of a parameter in a copy of a function; None if the copy uses the variable of the caller."""
+        """The operand that stands for a parameter in a copy of a function; None if the copy uses the variable of the
+        caller."""
         if p.reg is not None:
             return c.registers[p.reg.slot]
         variable: Variable = next(formals)
@@ -404,7 +407,7 @@ class Flattener:
 
 
 def matches(parameters: list[Parameter], actuals: tuple[Operand, ...]) -> bool:
-    """True if a call may pass these operands for the parameters, or take these results."""
+    """True if the operands ``actuals`` fit the parameters of a call, or its results."""
     return len(parameters) == len(actuals) and all(
         not isinstance(op, Sym) or op.var.space != "param" or op.var.size == p.size
         for p, op in zip(parameters, actuals, strict=True)

@@ -1,4 +1,4 @@
-"""The records of inlining: labels, the context of a copied function body, recursive functions."""
+"""Records for inlining: labels, contexts of copied function bodies, recursive functions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ class Subroutine:
     """The single copy of a recursive function.
 
     ``entry``: its first instruction; ``return_number``: the register that holds the number of the call to return to;
-    ``frame_size``: bytes of its variables in local memory; ``offsets``: of each variable within the frame, by ``id``.
+    ``frame_size``: bytes of its variables in local memory; ``offsets``: ``id`` of a variable -> its offset in the
+    frame.
     """
 
     function: Function
@@ -36,9 +37,9 @@ class Label:
 class Context:
     """One copy of a function body.
 
-    ``registers``, ``variables``: those of the copy, by slot and by ``id`` of those of the function; ``return_label``:
-    the target of ``ret`` (None in the kernel itself); ``subroutine``: the recursive function into which this body is
-    copied; ``caller``: the call that this copy is for.
+    ``registers``: slot in the function -> register of the copy; ``variables``: ``id`` of a variable of the function ->
+    that of the copy; ``return_label``: the target of ``ret`` (None in the kernel itself); ``subroutine``: the recursive
+    function into which this body is copied; ``caller``: the call that this copy is for.
     """
 
     function: Function

@@ -56,7 +56,7 @@ def tokenize(text: str) -> list[Token]:
     return out
 
 
-#: bits of the largest integer constant that ptxas takes; PTX defines 64
+#: number of bits of the largest integer constant that ptxas takes; PTX defines 64
 CONSTANT_BITS = 66
 
 

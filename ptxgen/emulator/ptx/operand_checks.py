@@ -1,7 +1,7 @@
 """Checks the modifiers and the operands of instructions against their signatures, once for each instruction of a text.
 
-An instruction whose operands do not fit is a ParseError. Unknown modifiers may be valid in some version of PTX: the
-kernel that has them is refused only when it is launched.
+An instruction whose operands do not fit is a ParseError. Unknown modifiers may be valid in some version of PTX, so a
+kernel with such an instruction is refused only at its launch.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from ptxgen.errors import ParseError
 SPACES = ("global", "shared", "local", "const", "param")
 
 
-#: coordinates of textures and surfaces by geometry, with the layer and an element that is not used
+#: geometry -> number of coordinates of a texture or surface, including the layer and an unused element
 COORDINATES = {"1d": 1, "2d": 2, "3d": 4, "a1d": 2, "a2d": 4, "cube": 4, "acube": 4}
 
 
@@ -73,7 +73,7 @@ class Spec:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """One row: groups of alternative modifiers (and whether a group is optional), types, operands."""
+    """One row of the table: groups of alternative modifiers (each with whether it is optional), types, operands."""
 
     groups: tuple[tuple[frozenset[str], bool], ...]
     any_modifiers: bool
@@ -81,7 +81,7 @@ class Signature:
     operands: tuple[str, ...]
 
     def fits(self, mods: list[str], types: tuple[str, ...]) -> bool:
-        """True if the row is one of an instruction with these modifiers and types."""
+        """True if the row describes an instruction with these modifiers and types."""
         if types not in self.types:
             return False
         if self.any_modifiers:
@@ -96,7 +96,7 @@ class Signature:
         return not left
 
     def specs(self, mods: list[str], types: tuple[str, ...]) -> list[Spec]:
-        """The operands of an instruction with these modifiers and types."""
+        """The operands that the row gives to an instruction with these modifiers and types."""
         out = []
         for text in self.operands:
             text, _, condition = text.partition("@")
@@ -126,7 +126,7 @@ def types_of(text: str) -> tuple[tuple[str, ...], ...]:
 
 
 def columns(line: str) -> list[str]:
-    """The columns of a row: names, modifiers, types and operands."""
+    """The columns of a row as texts: names, modifiers, types and operands."""
     return [part.strip() for part in re.split(r"(?<!\S)\|(?!\S)", line)]
 
 
@@ -157,7 +157,7 @@ def article(ptx_type: str) -> str:
 
 
 def described(op: Operand) -> str:
-    """An operand in a message."""
+    """The text of an operand in messages."""
     if isinstance(op, Reg):
         return f"{op.name}, {article(op.type)}"
     if isinstance(op, Imm):
@@ -182,7 +182,7 @@ def described(op: Operand) -> str:
 
 
 def compatible(register: str, ptx_type: str) -> bool:
-    """True if a register's type may hold values of a type of the same size."""
+    """True if a register of type ``register`` may hold values of ``ptx_type``, which has the same size."""
     if register == ptx_type:
         return True
     if register == "pred" or ptx_type == "pred":
@@ -196,7 +196,7 @@ def compatible(register: str, ptx_type: str) -> bool:
 
 
 def fits_register(reg: Reg, ptx_type: str, wider: bool = False) -> bool:
-    """True if a register may be an operand of a type; ``wider``: also a register with more bits."""
+    """True if a register may be an operand of type ``ptx_type``; ``wider``: it may have more bits."""
     size, needed = SIZES[reg.type], SIZES.get(ptx_type, 4)
     if size == needed:
         return compatible(reg.type, ptx_type)
@@ -367,7 +367,7 @@ def check_specs(ins: Instruction, specs: list[Spec]) -> None:
 
 
 def checked(ins: Instruction, number: int, op: Operand, check: Callable[[], None]) -> None:
-    """Calls a check of an operand, and completes the message of its error."""
+    """Calls ``check`` for an operand. A MismatchError becomes an error that names the instruction and the operand."""
     try:
         check()
     except MismatchError as e:
@@ -389,14 +389,14 @@ def elements(op: Operand) -> tuple[Operand, ...]:
 
 
 class UnknownModifiersError(Exception):
-    """An instruction has modifiers or types that its signatures lack."""
+    """An instruction has modifiers or types that none of its signatures has."""
 
 
 def unknown(why: str) -> UnknownModifiersError:
     return UnknownModifiersError(why)
 
 
-#: the types of mov
+#: the types that mov takes
 MOVED = ("pred", "b16", "b32", "b64", "b128", "u16", "s16", "u32", "s32", "u64", "s64", "f32", "f64")
 
 
@@ -445,7 +445,8 @@ def is_word(op: Operand) -> bool:
 
 
 def check_pack(ins: Instruction, ptx_type: str, d: Operand, a: Operand) -> None:
-    """mov between a vector and a register: the elements have equal sizes, which add up to the size of the type."""
+    """Checks a mov between a vector and a register: the elements must have equal sizes, which add up to the size of the
+    type."""
     if isinstance(d, Vec) and isinstance(a, Vec) and ptx_type != "b128":
         raise MismatchError(f"`{ins.name}` has two vectors; it must have one")
     vec, whole = (d, a) if isinstance(d, Vec) else (a, d)
@@ -477,7 +478,7 @@ def check_pack(ins: Instruction, ptx_type: str, d: Operand, a: Operand) -> None:
         )
 
 
-#: the rounding that a conversion must have, may have, or must not have
+#: rounding modifiers of cvt to a floating-point type, and to an integer; the types that cvt converts
 _ROUNDS = {"rn", "rz", "rm", "rp"}
 _INTEGER_ROUNDS = {"rni", "rzi", "rmi", "rpi"}
 CONVERTED = {"f16", "bf16", "f32", "f64", *(f"{s}{n}" for s in "us" for n in (8, 16, 32, 64))}
@@ -541,7 +542,7 @@ STORED = {"b8", "b16", "b32", "b64", "b128", "f32", "f64", *(f"{s}{n}" for s in 
 
 
 def check_access_modifiers(ins: Instruction, known: set[str]) -> tuple[str, int]:
-    """The type and the number of elements of a load or a store."""
+    """The pair (type, number of elements) of a load or a store. Raises an error if a modifier is not in ``known``."""
     types = ins.types
     if len(types) != 1:
         raise MismatchError(f"`{ins.name}` has {len(types)} types; it must have one")
@@ -565,7 +566,8 @@ def check_access_modifiers(ins: Instruction, known: set[str]) -> tuple[str, int]
 
 
 def retyped(items: Sequence[Operand]) -> list[Operand]:
-    """The elements of a vector; floating-point registers beside one of a bit type count as of that type, too."""
+    """The elements of a vector. If one has a bit type, floating-point registers beside it count as registers of that
+    type."""
     bits = [item for item in items if isinstance(item, Reg) and item.type[0] == "b" and item.type != "bf16"]
     return [bits[0] if bits and isinstance(item, Reg) and item.type in FLOATS else item for item in items]
 
@@ -601,7 +603,7 @@ def check_ld(ins: Instruction) -> None:
 
 
 def check_remote(ins: Instruction) -> None:
-    """st.async and red.async: an address, values, and the address of an mbarrier object."""
+    """Checks st.async and red.async: an address, values, and the address of an mbarrier object."""
     check_count(ins, (3,), "[a], b, [c]")
     for i in (0, 2):
         checked(ins, i, ins.operands[i], lambda i=i: check_address(ins.operands[i], ins.mods))  # type: ignore[misc]
@@ -701,7 +703,8 @@ def check_atom(ins: Instruction) -> None:
 
 
 def check_matrix(ins: Instruction) -> None:
-    """mma, wmma and wgmma: the elements of a fragment have equal sizes, and the first one the type of the fragment."""
+    """Checks mma, wmma and wgmma: the elements of a fragment must have equal sizes, and the first one the type of the
+    fragment."""
     types = ins.types
     if ins.mods.count("aligned") > 1:
         raise MismatchError(f"`{ins.name}` has .aligned twice; it must have it once")
@@ -730,7 +733,7 @@ def check_matrix(ins: Instruction) -> None:
 
 
 def constants(ins: Instruction) -> list[int | None]:
-    """The value of each operand that is an integer constant."""
+    """For each operand, its value if it is an integer constant, else None."""
     return [op.value if isinstance(op, Imm) else None for op in ins.operands]
 
 
@@ -815,7 +818,7 @@ def check_coordinates(ins: Instruction) -> None:
         checked(ins, number, item, lambda item=item, of=of: check_source(item, of))  # type: ignore[misc]
 
 
-#: for tensormap.replace: the largest dimension, or the largest value of a field whose values are numbered
+#: fields of tensormap.replace -> the largest dimension, or the largest value of a field with numbered values
 _MAP_LIMITS = {
     **dict.fromkeys(("box_dim", "global_dim", "global_stride", "element_stride"), 4),
     "elemtype": 15,
@@ -834,7 +837,7 @@ def check_map(ins: Instruction) -> None:
 
 
 def check_line(ins: Instruction) -> None:
-    """applypriority and discard: the size is that of a line of the L2 cache."""
+    """Checks applypriority and discard: the size must be that of a line of the L2 cache."""
     in_range(ins, 1, 128, 128)
 
 
@@ -849,7 +852,7 @@ def check_alignment(ins: Instruction) -> None:
         raise MismatchError(f"operand 3 of `{ins.name}` is {value}; it must be a power of two up to {1 << 23}")
 
 
-#: checks of values, which follow those of operands
+#: checks of the values of operands, which run after the checks of the operands themselves
 VALUE_CHECKS: dict[str, Callable[[Instruction], None]] = {
     "bfe": check_field,
     "bfi": check_field,
@@ -888,7 +891,7 @@ CHECKED = SPECIAL_CHECKS.keys() | table().keys()
 
 @lru_cache(4096)
 def candidates(op: str, mods: tuple[str, ...]) -> list[list[Spec]]:
-    """The operands that an instruction of a name may have."""
+    """The lists of operands that an instruction with this name and these modifiers may have."""
     types = tuple(m for m in mods if m in SIZES)
     others = [m for m in mods if m not in SIZES]
     return [s.specs(others, types) for s in table()[op] if s.fits(others, types)]
@@ -916,7 +919,7 @@ def check(ins: Instruction) -> None:
 
 
 def shape(op: Operand) -> Any:
-    """What the checks depend on: the class and the type of an operand."""
+    """The properties of an operand that the checks depend on: its class and its type."""
     if isinstance(op, Reg):
         return op.type
     if isinstance(op, Imm):
@@ -938,7 +941,7 @@ def shape(op: Operand) -> Any:
     return (type(op), op.name[0] == "%") if isinstance(op, Name) else type(op)
 
 
-#: names and operand shapes that fit
+#: instruction names and operand shapes that were checked and fit
 _FITTING: set[Any] = set()
 
 

@@ -9,7 +9,7 @@ from ptxgen.errors import UnsupportedError
 
 
 class ParameterCopy(NamedTuple):
-    """A copy of one .param variable to another; ``ins`` is the placeholder that becomes the copying instruction."""
+    """A copy of one .param variable to another. ``ins``: the placeholder that becomes the copying instruction."""
 
     ins: Instruction
     destination: Variable
@@ -17,7 +17,8 @@ class ParameterCopy(NamedTuple):
 
 
 class Parameters:
-    """The .param variables of calls: the accessed byte ranges of each become registers, or it moves to local memory."""
+    """The .param variables of calls. The accessed byte ranges of a variable become registers, or the variable moves to
+    local memory."""
 
     def __init__(self, f: Function, passed: dict[int, Variable], copies: list[ParameterCopy]) -> None:
         self.f, self.passed, self.copies = f, passed, copies

@@ -1,4 +1,4 @@
-"""PTX text to a :class:`Unit`: scopes resolved, control flow flat."""
+"""Parses PTX text to a :class:`Unit`, with names resolved and the instructions of each function in one list."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _LINKAGE = {".visible", ".extern", ".weak", ".common"}
 _SPACES = {".global", ".const", ".shared", ".local", ".param"}
 
 
-#: performance directives: the smallest and the largest count of numbers after each
+#: performance directive -> the smallest and the largest number of integers after it
 _PERFORMANCE = {
     ".maxntid": (1, 3),
     ".reqntid": (1, 3),
@@ -60,11 +60,11 @@ _PERFORMANCE = {
 }
 
 
-#: the versions of the PTX ISA: the largest minor number of each major number; later ones are not checked
+#: PTX ISA versions: major number -> largest minor number; later major numbers are not checked
 _VERSIONS = {1: 5, 2: 3, 3: 2, 4: 3, 5: 1, 6: 5, 7: 9, 8: 9}
 
 
-#: the first version of the PTX ISA with each architecture
+#: architecture -> the first version of the PTX ISA that has it
 _TARGETS = {
     **dict.fromkeys(("sm_10", "sm_11"), (1, 0)),
     **dict.fromkeys(("sm_12", "sm_13"), (1, 2)),
@@ -81,7 +81,7 @@ _TARGETS = {
 }
 
 
-#: what .target may name beside an architecture
+#: words that .target may have besides an architecture
 _TARGET_OPTIONS = {"texmode_unified", "texmode_independent", "debug", "map_f64_to_f32"}
 
 
@@ -89,7 +89,7 @@ _TABLES = {".branchtargets", ".calltargets", ".callprototype"}
 
 
 class Scope:
-    """Names of one pair of braces."""
+    """The names that one pair of braces declares."""
 
     def __init__(self, parent: Scope | None, number: int) -> None:
         self.parent = parent
@@ -129,7 +129,7 @@ class Parser(Reader):
         return Unit(self.version, self.target, variables, self.functions, self.files, self.strings)
 
     def header(self) -> None:
-        """``.version``, ``.target`` and ``.address_size``, with which a module begins."""
+        """Parses ``.version``, ``.target`` and ``.address_size``, which begin a module."""
         for word in (".version", ".target"):
             if self.token.text != word:
                 raise self.fail(f"it must be {word}: a module begins with .version, .target and .address_size")
@@ -208,7 +208,7 @@ class Parser(Reader):
             raise UnsupportedError(f"line {token.line}: directive {word}")
 
     def alias(self) -> None:
-        """``.alias name, function;``: a declared function is another one."""
+        """Parses ``.alias name, function;``, by which a declared function stands for another one."""
         self.at += 1
         tokens = [self.expect("word")]
         self.expect(",")
@@ -232,7 +232,7 @@ class Parser(Reader):
         self.aliases[name] = self.aliases.get(target, target)
 
     def replace_aliases(self) -> None:
-        """Replaces the aliases of functions by their functions."""
+        """Replaces aliases in instructions by the functions that they stand for."""
         for name in self.aliases:
             del self.functions[name]
 
@@ -252,7 +252,8 @@ class Parser(Reader):
             ]
 
     def source_directive(self) -> None:
-        """``.file n "name" [, timestamp, size]`` or ``.loc file line column [, function_name l, inlined_at f l c]``."""
+        """Parses ``.file n "name" [, timestamp, size]`` or ``.loc file line column [, function_name l, inlined_at f l
+        c]``."""
         word, number = self.next().text, self.number()
         if word == ".file":
             self.files[number] = self.expect("str").text[1:-1]
@@ -290,7 +291,8 @@ class Parser(Reader):
         self.locations[number, line, column] = self.location
 
     def attributes(self) -> bool:
-        """``.attribute(.managed, .unified(n, m))``, which may be absent or repeated; True if one is .managed."""
+        """Parses ``.attribute(.managed, .unified(n, m))``, which may be absent or repeated. True if an attribute is
+        .managed."""
         managed = False
         while self.token.text == ".attribute":
             self.at += 1
@@ -313,9 +315,8 @@ class Parser(Reader):
         return managed
 
     def declared_type(self, of: str) -> tuple[int, int, str]:
-        """``[.attribute(...)] [.align n] [.vN] .type`` as (alignment, 0: that of the type; elements of a vector; type).
-
-        The type is the next token.
+        """Parses ``[.attribute(...)] [.align n] [.vN] .type``, up to the type, which stays the next token. Returns the
+        tuple (alignment, 0 for that of the type; number of elements of a vector; type).
         """
         align, vector = 0, 1
         while self.token.text in (".align", ".attribute"):
@@ -337,7 +338,7 @@ class Parser(Reader):
         return align, vector, ptx_type
 
     def variables(self, extern: bool = False) -> list[Variable]:
-        """``.space [.align n] [.vN] .type name[n] [= init], ...;``"""
+        """Parses ``.space [.align n] [.vN] .type name[n] [= init], ...;``."""
         line = self.token.line
         space = self.next().text[1:]
         align, vector, ptx_type = self.declared_type(f".{space} variable")
@@ -408,7 +409,7 @@ class Parser(Reader):
         return out
 
     def parameter(self, out: list[Parameter], entry: bool) -> None:
-        """``.param [.align n] .type [.ptr [.space] [.align n]] name[n]`` or ``.reg .type name``."""
+        """Parses ``.param [.align n] .type [.ptr [.space] [.align n]] name[n]`` or ``.reg .type name``."""
         first = self.token
         if first.text not in (".param", ".reg") or (entry and first.text == ".reg"):
             raise self.fail("it must be .param")
@@ -564,7 +565,8 @@ class Parser(Reader):
         table: dict[tuple[int, str], Any],
         default: object = ...,
     ) -> Any:
-        """The entry of ``table`` for a label of a scope or of a scope around it; ``default`` if there is none."""
+        """The entry of ``table`` for a label that is declared in ``scope`` or in a scope around it; ``default`` if
+        there is none."""
         if not isinstance(name, Name):
             raise ParseError(f"line {ins.line}: {ins.text!r} needs a label")
         at: Scope | None = scope
@@ -638,7 +640,8 @@ class Parser(Reader):
         self.scope.names[name] = Vec(tuple(self.declare(f"{name}.{x}", ptx_type, self.scope) for x in "xyzw"[:count]))
 
     def lookup(self, token: Token) -> Reg | Variable | Vec | None:
-        """The register or variable of a name; registers of a ranged declaration are created at their first use."""
+        """The register, variable or vector that a name denotes. Registers of a ranged declaration are created at their
+        first use."""
         name = token.text
         scope: Scope | None = self.scope
         while scope is not None:
@@ -685,18 +688,20 @@ class Parser(Reader):
         f.code.append(ins)
         return ins
 
-    # ---- operands that an instruction before computes
+    # ---- operands that are computed by an instruction inserted before their own
 
     @staticmethod
     def named_address(ins: Instruction, op: Operand) -> Operand:
-        """The operand that an element of an array stands for: the memory there of ld and st, its address elsewhere."""
+        """The operand for an element of an array: the memory at the element in ld and st, the address of the element
+        elsewhere."""
         if isinstance(op, Element) and ins.op in ("ld", "ldu", "st", "mov", "cvta"):
             address = Sym(op.var, op.number * op.var.element)
             return address if ins.op in ("mov", "cvta") else Mem(Sym(op.var), address.offset)
         return op
 
     def compute_operands(self, f: Function, ins: Instruction, operands: list[Operand]) -> None:
-        """Replaces sums, elements with an index in a register, and negated predicates by registers."""
+        """Replaces sums, array elements with an index in a register, and negated predicates by registers, which
+        instructions inserted before ``ins`` compute."""
 
         def register(name: str, ptx_type: str, op: str, mods: tuple[str, ...], *sources: Operand) -> Reg:
             """A new register, and the instruction that computes it."""
@@ -745,13 +750,13 @@ class Parser(Reader):
 
 @lru_cache(4096)
 def name_of(word: str) -> tuple[str, tuple[str, ...]]:
-    """The operation and the modifiers of an instruction's name."""
+    """The pair (operation, modifiers) of an instruction's name."""
     op, *mods = word.split(".")
     return op, canonical(op, mods)
 
 
 def parse(text: str) -> Unit:
-    """The module in ``text``.
+    """The module that ``text`` describes.
 
     Raises ParseError for text that is not PTX, UnsupportedError for directives that are not emulated.
     """

@@ -1,4 +1,4 @@
-"""Parses tokens into operands and constants. The module ``parser`` parses statements."""
+"""Parses tokens to operands and constants. Statements are parsed by ``parser``."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def is_special(name: str) -> bool:
     return _SPECIAL.match(name) is not None
 
 
-#: .r, .g, .b and .a are other names of the elements of a vector
+#: .r, .g, .b and .a name the elements of a vector, like .x, .y, .z and .w
 _COLOURS = dict(zip("rgba", "xyzw", strict=True))
 
 
@@ -53,7 +53,7 @@ _SELECTOR = re.compile(r"(b[0-7]{1,4}|h[0-3]{1,2})$")
 _CONSTANT_BEGINS = {"int", "flt", "word", "(", "+", "-", "~", "!"}
 
 
-#: masks in initial values, and the byte of the address that each selects
+#: masks in initial values -> the byte of the address that each selects
 _MASKS = {0xFF << 8 * byte: byte for byte in range(8)}
 
 
@@ -77,7 +77,7 @@ class Reader(ConstantReader):
             return Pair(first, self.single())
         return first
 
-    #: set when an operand has been read that instructions before its own may compute
+    #: set when an operand is read that an inserted instruction may have to compute
     computed = False
 
     def single(self) -> Operand:
@@ -118,7 +118,7 @@ class Reader(ConstantReader):
         raise self.fail("it must be an operand")
 
     def item(self) -> Operand:
-        """An element of a vector."""
+        """Parses an element of a vector."""
         token = self.token
         op = self.operand()
         if isinstance(op, (Sum, Element)):
@@ -126,7 +126,7 @@ class Reader(ConstantReader):
         return op
 
     def element(self, base: Operand, token: Token) -> Operand:
-        """``name[i]``, ``name[register]`` or ``name[register + i]``: an element of an array."""
+        """Parses the rest of ``name[i]``, ``name[register]`` or ``name[register + i]``: an element of an array."""
         self.expect("[")
         if not isinstance(base, Sym) or not base.var.element:
             raise self.fail("it must be a variable that is declared as an array", token)
@@ -165,7 +165,7 @@ class Reader(ConstantReader):
         return Mem(base, offset, coords)
 
     def offset(self) -> int:
-        """``+`` and an integer."""
+        """Parses ``+`` and an integer; returns the integer."""
         self.expect("+")
         return self.integer_expression()
 
@@ -196,7 +196,7 @@ class Reader(ConstantReader):
         return Name(name)
 
     def number(self) -> int:
-        """An integer token of at most 32 bits, as in directives; a negative one as 64 bits is such a number, too."""
+        """Parses an integer of at most 32 bits in a directive. A negative one may also be written as its 64 bits."""
         token = self.expect("int")
         value = integer(token)
         if 1 << 32 <= value < (1 << 64) - (1 << 31) or value >> 64:
@@ -219,7 +219,7 @@ class Reader(ConstantReader):
         return count
 
     def alignment(self) -> int:
-        """The number after .align."""
+        """Parses the number after .align."""
         token = self.token
         value = self.number()
         if value < 1 or value & (value - 1):
@@ -227,7 +227,7 @@ class Reader(ConstantReader):
         return value
 
     def initialiser(self) -> list[object]:
-        """Initial values: integers, floating-point numbers, and addresses."""
+        """Parses initial values: integers, floating-point numbers, and addresses."""
         if self.accept("{"):
             out: list[object] = []
             while not self.accept("}"):
@@ -250,7 +250,7 @@ class Reader(ConstantReader):
         return [value.value if isinstance(value, Imm) else value]
 
     def initial_address(self, shift: int, mask: int = 0) -> Address:
-        """``name``, ``generic(name)``, either with ``+ offset``."""
+        """Parses ``name`` or ``generic(name)``, either with ``+ offset``, as an initial value."""
         name = self.next().text
         generic = name == "generic" and self.accept("(")
         if generic:
@@ -259,7 +259,7 @@ class Reader(ConstantReader):
         return Address(name, self.offset() if self.token.terminal == "+" else 0, generic, shift, mask)
 
     def label_list(self) -> list[str]:
-        """The names after .branchtargets or .calltargets; none after .callprototype."""
+        """Parses the names after .branchtargets or .calltargets; .callprototype has none."""
         prototype = self.next().text == ".callprototype"
         if prototype:
             while not self.accept(";"):
@@ -275,7 +275,7 @@ class Reader(ConstantReader):
         return names
 
     def pragma(self) -> None:
-        """``.pragma "text", ...;``"""
+        """Parses ``.pragma "text", ...;``."""
         self.at += 1
         self.expect("str")
         while self.accept(","):
@@ -283,7 +283,7 @@ class Reader(ConstantReader):
         self.expect(";")
 
     def section(self) -> None:
-        """Reads ``.section .name { label: .b8 1, 2 ... }``, debugging information, and keeps its strings."""
+        """Parses ``.section .name { label: .b8 1, 2 ... }``, debugging information, and keeps the strings in it."""
         self.at += 1
         keeps = self.expect("directive").text == ".debug_str"
         self.expect("{")
@@ -308,7 +308,7 @@ class Reader(ConstantReader):
             self.strings.update((label, view[at:]) for label, at in labels.items())
 
     def section_bytes(self, data: bytearray) -> None:
-        """``.b8 1, 2 ...``, appended to ``data``."""
+        """Parses ``.b8 1, 2 ...`` and appends the bytes to ``data``."""
         self.at += 1
         while True:
             token = self.token
@@ -323,7 +323,7 @@ class Reader(ConstantReader):
         return token.terminal == "word" and token.text[0] != "%" and "." not in token.text
 
     def section_value(self, bits: int) -> None:
-        """A number, a label, the name of a section, or the sum or difference of two of them."""
+        """Parses a number, a label, the name of a section, or the sum or difference of two of these."""
         token = self.token
         negative = self.accept("-")
         if self.token.terminal == "int":

@@ -1,8 +1,8 @@
-"""Recursive functions: one copy of each, which every call enters, with a stack of registers for every thread.
+"""Recursive functions: every call of one enters the same copy, and each thread has a stack of saved registers.
 
-A call saves the registers of its caller if that is recursive, writes the parameters, and branches to the first
-instruction of the function. The function returns through a table of all calls. Variables in local memory are addressed
-from a register, the frame pointer.
+A call in a recursive function saves the registers of its caller. A call writes the parameters, and branches to the
+first instruction of the function. The function returns through a table of all calls. Variables in local memory are
+addressed from a register, the frame pointer.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Recursion:
         reached: dict[str, set[str]] = {}
 
         def reach(name: str) -> set[str]:
-            """The functions that a call of this one may call, directly or through others."""
+            """The functions that a call of ``name`` may call, directly or through other functions."""
             if name not in reached:
                 callees: set[str] = set()
                 work = [name]
@@ -157,7 +157,8 @@ class Recursion:
         return subroutine
 
     def address_in_frame(self, ins: Instruction, op: Operand, s: Subroutine) -> Operand:
-        """An operand in which a variable in local memory is replaced by its address relative to the frame pointer."""
+        """An operand whose variable in local memory, if it names one, is replaced by an address relative to the frame
+        pointer."""
         address = isinstance(op, Mem)
         sym = op.base if isinstance(op, Mem) else op
         if not isinstance(sym, Sym) or id(sym.var) not in s.offsets:
@@ -211,7 +212,8 @@ class Recursion:
     def argument(
         self, ins: Instruction, p: Parameter, actual: Operand, copied: bool = False
     ) -> tuple[Parameter, Operand]:
-        """A parameter and its value: a .param variable, which no call overwrites, else a copy in a new register."""
+        """The pair (parameter, its value): the value is a .param variable, which no call overwrites, or a copy in a new
+        register."""
         if isinstance(actual, Sym) and actual.var.space == "param" and not copied:
             return p, actual
         value = self.writer.register(f"the value of {p.name}", "pred" if p.type == "pred" else f"b{8 * p.size}")

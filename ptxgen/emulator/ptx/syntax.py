@@ -9,7 +9,7 @@ from ptxgen.emulator.ptx.demangle import demangled
 from ptxgen.emulator.ptx.dtypes import FP8
 from ptxgen.errors import Frame
 
-#: bytes of each scalar type; a predicate has none, its registers are truth values
+#: bytes of each scalar type; a predicate has 0 bytes, because its registers are truth values
 SIZES = {
     "b8": 1,
     "u8": 1,
@@ -42,7 +42,7 @@ SIZES = {
 
 @dataclass(frozen=True, slots=True)
 class Reg:
-    """One virtual register of one function; ``slot`` counts from 0 within it."""
+    """One virtual register of a function. ``slot``: its number in the function, from 0."""
 
     name: str
     type: str
@@ -93,7 +93,8 @@ class Variable:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """An address as an initial value; with a mask, one byte of it. ``generic``: of the generic address space."""
+    """An address as an initial value. ``mask``: selects one byte of the address; ``generic``: it is a generic
+    address."""
 
     name: str
     offset: int
@@ -104,7 +105,7 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class Sym:
-    """A variable's address plus an offset."""
+    """The address of a variable, plus an offset."""
 
     var: Variable
     offset: int = 0
@@ -112,7 +113,7 @@ class Sym:
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """A label or a function."""
+    """The name of a label or a function."""
 
     name: str
 
@@ -126,7 +127,7 @@ class Vec:
 
 @dataclass(frozen=True, slots=True)
 class Mem:
-    """``[base + offset]``, with ``coords`` for tensor copies."""
+    """A memory operand ``[base + offset]``. ``coords``: the coordinates of a tensor copy or a texture."""
 
     base: Operand
     offset: int = 0
@@ -135,7 +136,7 @@ class Mem:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """``p|q``."""
+    """The operand ``p|q``: two destinations."""
 
     first: Operand
     second: Operand
@@ -143,21 +144,21 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Not:
-    """``!p``."""
+    """The operand ``!p``: a negated predicate."""
 
     reg: Operand
 
 
 @dataclass(frozen=True, slots=True)
 class Neg:
-    """``-r``, of a register."""
+    """The operand ``-r``: a negated register."""
 
     reg: Operand
 
 
 @dataclass(frozen=True, slots=True)
 class Sum:
-    """``r + 4``: a register plus a constant. The parser replaces it by a register."""
+    """The operand ``r + 4``: a register plus a constant. The parser replaces it by a register."""
 
     reg: Reg
     offset: int
@@ -182,7 +183,7 @@ class Selected:
 
 @dataclass(frozen=True, slots=True)
 class Sink:
-    """``_``."""
+    """The operand ``_``: a destination that is not written."""
 
 
 Operand = Reg | Imm | Flt | Special | Sym | Name | Vec | Mem | Pair | Not | Neg | Sum | Element | Selected | Sink
@@ -190,10 +191,10 @@ Operand = Reg | Imm | Flt | Special | Sym | Name | Vec | Mem | Pair | Not | Neg 
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """A .loc: number of a source file, and line.
+    """The location that a .loc gives: number of a source file, and line.
 
-    For code of an inlined function, ``function`` is the label of its name, plus an offset, and ``caller`` is where it
-    is inlined.
+    For code of an inlined function, ``function`` is the label of the function's name plus an offset, and ``caller`` is
+    the location at which it is inlined.
     """
 
     file: int
@@ -210,11 +211,11 @@ NOWHERE = Location(0, 0)
 class Instruction:
     """One instruction.
 
-    ``scope``: the target of a branch, the targets of brx, the functions of an indirect call. ``row``: the row of the
-    instruction table, if not the one of the instruction's name. ``hidden``: an instruction into which another one was
-    expanded; statistics do not count it. ``location``: its source line. ``refusal``: why its modifiers are unknown; a
-    launch of its kernel is refused. In a flattened kernel, ``function`` is the function that a call has copied, and
-    ``caller`` the call.
+    ``scope``: where the instruction may continue: the target of a branch, the targets of brx, or the functions of an
+    indirect call. ``row``: the row of the instruction table, if not the one of the instruction's name. ``hidden``: an
+    instruction into which another one was expanded; statistics do not count it. ``location``: its source line.
+    ``refusal``: why its modifiers are unknown; a launch of its kernel is refused. In a flattened kernel, ``function``
+    is the function that a call has copied, and ``caller`` the call.
     """
 
     op: str
@@ -244,9 +245,9 @@ class Instruction:
 
 @dataclass(slots=True)
 class Parameter:
-    """One .param of an entry or a function; ``offset`` in the parameter buffer, all in bytes.
+    """One .param of a kernel or a function. ``offset``: in the parameter buffer; offsets and sizes are in bytes.
 
-    ``register``: whether a function declares the parameter as .reg; ``reg``: that register.
+    ``register``: True if a function declares the parameter as .reg; ``reg``: that register.
     """
 
     name: str
@@ -261,7 +262,7 @@ class Parameter:
 
 @dataclass(slots=True, eq=False)
 class Function:
-    """An entry or a device function: flat instructions, and labels as indices into them."""
+    """A kernel or a device function: a list of instructions, and labels as indices into the list."""
 
     name: str
     entry: bool
@@ -281,7 +282,7 @@ class Function:
 
 @dataclass(slots=True)
 class Unit:
-    """One PTX text."""
+    """The contents of one PTX text."""
 
     version: tuple[int, int]
     target: str
@@ -310,7 +311,7 @@ class Unit:
         return tuple(out)
 
 
-#: modifiers that come first in the instructions that have them, in this order
+#: modifiers that come first, in this order, in instructions that have them
 _LEADING: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("vote", "shfl", "redux"), ("sync",)),
     **dict.fromkeys(("ldmatrix", "stmatrix", "movmatrix"), ("sync", "aligned", "m8n8", "x1", "x2", "x4")),
@@ -323,8 +324,8 @@ _LEADING: dict[str, tuple[str, ...]] = {
 def canonical(op: str, mods: list[str]) -> tuple[str, ...]:
     """The modifiers in the order of the PTX ISA; ptxas accepts most of them in any order.
 
-    Types come last and keep their order. Modifiers of wmma and mma are not sorted, as the emulator finds them by name;
-    .sp comes first. ptxas takes .sync twice.
+    Types come last and keep their order. Modifiers of wmma and mma are not sorted, because the emulator finds them by
+    name; .sp comes first. A second .sync is dropped, because ptxas accepts it.
     """
     if mods.count("sync") > 1:
         mods = [m for i, m in enumerate(mods) if m != "sync" or m not in mods[:i]]

@@ -15,7 +15,7 @@ Array = NDArray[Any]
 
 
 class Copy:
-    """One cp.async of one warp batch: element positions of the lanes that take part."""
+    """One cp.async of one warp batch, with the positions of the elements that its lanes copy."""
 
     __slots__ = ("count", "done", "group", "lanes", "number", "signalled", "sizes", "source", "to", "touch", "unit")
 
@@ -37,7 +37,7 @@ class Copy:
         self.signalled = False  # whether an mbarrier arrival covers it
 
     def subset(self, keep: Array) -> Copy:
-        """The copy of some of its lanes; ``keep``: their indices."""
+        """The part of the copy that some of its lanes make; ``keep``: the indices of these lanes."""
         touch = Touch(self.touch.pages, self.touch.index[keep], 0, self.touch.size, None, self.touch.ins)
         touch.lanes = self.lanes[keep]
         subset = Copy(
@@ -73,7 +73,7 @@ class Copy:
 
 
 def commit(c: WarpBatch, m: Mask) -> None:
-    """Ends the current group of some lanes."""
+    """Ends the current cp.async group of some lanes."""
     if m is None and not isinstance(c.copy_group, np.ndarray):
         c.copy_group += 1
         return
@@ -85,7 +85,8 @@ def commit(c: WarpBatch, m: Mask) -> None:
 
 
 def finish(c: WarpBatch, m: Mask, keep: int) -> None:
-    """Completes all but the newest ``keep`` groups of some lanes; -1: also copies that are not committed."""
+    """Completes all but the newest ``keep`` groups of some lanes; -1: all copies, also those that are in no group
+    yet."""
     remaining: list[Copy] = []
     done: list[Copy] = []
     for copy in c.copies:

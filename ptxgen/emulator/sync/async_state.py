@@ -1,7 +1,7 @@
 """The asynchronous work of a wave, and the warps that wait for it.
 
-Work completes when it starts ("early") or when no warp can make progress without it ("late"): then one piece of work,
-which the seed selects, completes.
+Work completes when it starts ("early"), or when no warp can make progress without it ("late"). In the late mode, one
+piece of work completes at a time; the seed selects it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Array = NDArray[Any]
 
 
 class Work(Protocol):
-    """Asynchronous work. ``batch``, ``lanes``: the lanes that started it; ``ins``: their instruction."""
+    """A piece of asynchronous work. ``batch``, ``lanes``: the lanes that started it; ``ins``: their instruction."""
 
     batch: WarpBatch
     ins: Instruction
@@ -36,7 +36,8 @@ class Work(Protocol):
 
 
 class PendingSignals:
-    """The mbarriers that asynchronous work will signal. By lane: their rows, and their phases at the start.
+    """The mbarriers that asynchronous work will signal: for each lane, the row of its mbarrier, and the phase of the
+    mbarrier when the work started.
 
     ``groups``: the events of these phases, each with the indices of its lanes.
     """
@@ -64,7 +65,7 @@ class AsyncState:
         order.hook = self.events.generic
 
     def begin(self, work: Work) -> None:
-        """Starts work; with "early" completion it also completes."""
+        """Starts a piece of work. With "early" completion, it also completes now."""
         self.wave.engine.progress += 1
         if self.wave.engine.late:
             self.in_flight.append(work)
@@ -74,7 +75,7 @@ class AsyncState:
     def signals(
         self, c: WarpBatch, ins: Instruction, lanes: Array, at: Array, operation: str, partial: bool = False
     ) -> PendingSignals:
-        """The mbarriers, by position, that writing work of some lanes will signal."""
+        """The mbarriers at positions ``at``, which the writing work of some lanes will signal."""
         barriers = self.barriers
         rows = barriers.find(c, ins, lanes, at)
         barriers.check_initialised(c, ins, lanes, at, rows)
@@ -86,7 +87,7 @@ class AsyncState:
         return out
 
     def signal(self, signals: PendingSignals, amounts: Array) -> None:
-        """Signals completed work to its mbarriers; ``amounts``: bytes, by lane."""
+        """Signals to mbarriers that work is complete; ``amounts``: the bytes, by lane."""
         c, ins, lanes, at = signals.batch, signals.ins, signals.lanes, signals.at
         barriers = self.barriers
         rows = barriers.find(c, ins, lanes, at)
@@ -123,7 +124,7 @@ class AsyncState:
         return self.barriers.time_out()
 
     def check_stalled(self) -> None:
-        """Raises the fault that explains why no warp can make progress, if one is known."""
+        """Raises the fault that explains why no warp can make progress, if an explanation is known."""
         self.registers.check_stalled()
 
     def waiting_places(self) -> list[tuple[WarpBatch, Instruction, Array, str]]:

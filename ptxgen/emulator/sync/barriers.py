@@ -24,9 +24,9 @@ NUMBER = 16
 class Arrival:
     """Lanes of one warp batch that have arrived at one barrier.
 
-    ``count``: threads of the barrier, 0 for the whole block. ``waits``: whether the lanes continue at ``after`` when
-    the barrier completes, or at once. ``finish(batch, mask, true, total)`` is called at completion with the number of
-    true ``votes`` and the number of lanes.
+    ``count``: the number of threads of the barrier, 0 for the whole block. ``waits``: True if the lanes continue, at
+    ``after``, only when the barrier completes; False: they continue at once. ``finish(batch, mask, true, total)`` is
+    called at completion with the number of true ``votes`` and the number of lanes.
     """
 
     batch: WarpBatch
@@ -51,10 +51,10 @@ class Arrival:
 
 
 class Barriers:
-    """Arrivals at each of 16 barriers, one column a block.
+    """Arrivals at each of the 16 barriers of a block; arrays have one column per block.
 
-    Counts are threads. A barrier without an explicit count expects the whole block, rounded up to
-    warps; warps that have exited count as arrived.
+    Counts are numbers of threads. A barrier without an explicit count expects the whole block, rounded up to warps;
+    warps that have exited count as arrived.
     """
 
     def __init__(self, wave: Wave) -> None:
@@ -64,20 +64,21 @@ class Barriers:
         self.arrived = np.zeros(shape, np.int32)
         self.releasing = np.zeros((NUMBER, len(wave.batches), wave.blocks), bool)
         self.waiting: list[list[Arrival]] = [[] for _ in range(NUMBER)]
-        #: for each barrier: the clocks of arrivals without a wait, their blocks, and the blocks still to acquire them
+        #: for each barrier: the clocks of arrivals without a wait, their blocks, and the blocks that have yet to
+        #: acquire the clocks
         self.released: list[list[tuple[Any, Array, Array]]] = [[] for _ in range(NUMBER)]
         #: lanes that wait for the other lanes of their warp, by barrier and warp
         self.pending: dict[tuple[int, int], list[Arrival]] = {}
         self.votes = np.zeros((NUMBER, 2, wave.blocks), np.int32)  # lanes with a true predicate; all lanes
-        #: for each barrier with a count [warp, block]: the clocks of the last arrivals, the warps that have arrived,
-        #: and those of the last use
+        #: for each barrier with a count, as [warp, block]: the clocks of the last arrivals, the warps that have
+        #: arrived, and the warps of the last use
         self.uses: dict[int, tuple[Array, Array, Array]] = {}
         self.arrived_at: dict[int, Array] = {}  # by instruction: the warps that have arrived at it
         self.exited = np.zeros(wave.blocks, np.int32)  # threads of warps that have exited
         self.whole = 32 * len(wave.batches)
 
     def arrive_lanes(self, arrival: Arrival) -> None:
-        """Lanes arrive at a barrier. Their warp arrives when all its lanes have, from any instruction."""
+        """Lanes arrive at a barrier. Their warp arrives once all its lanes have arrived, at any instruction."""
         c, mask, lane = arrival.batch, arrival.mask, int(np.argmax(arrival.mask))
         if not 0 <= arrival.number < NUMBER:
             raise fault(BarrierFault, f"barrier {arrival.number} does not exist, there are 16", c, arrival.ins, lane)
@@ -220,7 +221,8 @@ class Barriers:
                         raise fault(BarrierFault, text, p.batch, ins, int(np.argmax(late)))
 
     def check_same_warps(self, number: int, done: Array) -> None:
-        """Faults if a barrier with a count completes with other warps than before, and nothing orders the two uses."""
+        """Faults if a barrier with a count completes with other warps than at its last use, and nothing orders the two
+        uses."""
         checks, (clocks, present, last) = self.wave.checks, self.uses[number]
         for block in np.flatnonzero(done & last.any(axis=0) & ~(present & last).any(axis=0)).tolist():
             before = np.flatnonzero(last[:, block])

@@ -1,8 +1,9 @@
 """Checks of shared memory: uninitialised bytes, copies in flight, and races between warps.
 
-Accesses are compared byte by byte if they share pages of 128 bytes, which are bits of a Python integer. A segment is
-the accesses of one warp batch between two synchronisations. Two segments of different warps race if they share bytes,
-one of them writes, and no chain of barriers orders them. Vector clocks, one for each warp of each block, decide that.
+A segment is the accesses of one warp batch between two synchronisations. Two segments of different warps race if they
+share bytes, one of them writes, and no chain of synchronisations orders them. Vector clocks, one for each warp of each
+block, tell the order. Segments are compared byte by byte only if they share pages of 128 bytes; sets of pages are the
+bits of a Python integer.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ from ptxgen.emulator.warp_batch import WarpBatch, Wave, fault, fresh_terms, plac
 from ptxgen.errors import AsyncFault, RaceFault, UninitialisedFault
 
 Array = NDArray[Any]
-#: the memory that no store has written, in messages
+#: how messages call memory that no store has written
 UNINITIALISED = "uninitialised shared memory"
-#: why an arrival at an mbarrier does not order an access, in messages
+#: reasons, in messages, why an arrival at an mbarrier does not order an access
 ARRIVAL_OF_A_LANE = "the arrival of line {} releases the accesses of its own lanes; bar.warp.sync must precede it"
-#: instructions that have written memory before the next instruction executes
+#: instructions that write memory before the next instruction executes
 STORES = {"st", "stmatrix"}
-#: accesses that race unless they are ordered: of the new segment, of the old one
+#: pairs (accesses of the new segment, accesses of the old one) that race unless they are ordered
 CONFLICTS = (
     ("writes", "writes"),
     ("writes", "reads"),
@@ -44,7 +45,7 @@ CONFLICTS = (
 
 
 class Stores:
-    """Some lanes of a write (``which``; None: all): their positions, and where the write changed memory."""
+    """A write by some lanes (``which``; None: all): the positions, and where the write changed memory."""
 
     __slots__ = ("at", "changed", "lanes", "touch")
 
@@ -57,7 +58,8 @@ class Stores:
 
 
 class Segment:
-    """The accesses of one warp batch between two synchronisations; ``clock``: its clock in each block at the end."""
+    """The accesses of one warp batch between two synchronisations. ``clock``: the clock of the warp at the end, in each
+    block."""
 
     __slots__ = (
         "apages",
@@ -83,11 +85,11 @@ class Segment:
         self.rpages = self.wpages = self.apages = self.spages = 0
         self.remote = False  # whether it accesses memory of other blocks
         self.clock: Any = None
-        #: by list of accesses, as ``CONFLICTS`` names it: the units that it touches, as bits
+        #: name of a list of accesses, as in ``CONFLICTS`` -> the units that they touch, as bits
         self.coverage: dict[str, int] = {}
 
     def of_lanes(self, mask: Array) -> Segment:
-        """The weak accesses that the lanes of a mask have made."""
+        """The weak accesses of the segment that the lanes of a mask have made."""
         out = Segment(self.batch)
         out.reads = [part for part in (touch.of_lanes(mask) for touch in each(self.reads)) if len(part.index)]
         out.writes = [part for part in (touch.of_lanes(mask) for touch in self.writes) if len(part.index)]
@@ -98,12 +100,12 @@ class Segment:
 class Checks:
     """The shadow memory of one wave's shared memory, and the clocks of its warps."""
 
-    #: blocks of a cluster, and warps of a cluster
+    #: the number of blocks of a cluster, and of warps of a cluster
     size = 1
     actors: int
     #: for each block, the number of its first warp among ``actors``
     base: Array
-    #: called with the warp batch, the touch and its operation at each access
+    #: a function called at each access with the warp batch, the touch and the operation
     hook: Callable[[WarpBatch, Touch, str], None] | None = None
 
     def __init__(self, wave: Wave) -> None:
@@ -113,9 +115,9 @@ class Checks:
         self.valid: Array | None = None
         self.valid_views: dict[int, Array] = {}
         self.dirty = 0  # pages written since the last refresh
-        #: by position: the last store of an undefined value
+        #: position -> the last store of an undefined value
         self.undefined_stores: dict[int, str] = {}
-        #: by position: the size of the last store of an undefined value, and the sum of unknown values that it stored
+        #: position -> (size of the last store of an undefined value, sum of the unknown values that it stored)
         self.undefined_terms: dict[int, tuple[int, int]] = {}
         self.maybe_uninitialised = False  # whether the last read included bytes that may be uninitialised
         if options.uninitialised:
@@ -128,17 +130,18 @@ class Checks:
             self.valid_pages = -1
         self.races = options.races
         self.copy_pages = 0
-        #: log2 of the bytes of a unit of ``copy_counts``, which holds the number of copies in flight to each unit
+        #: log2 of the bytes of a unit of ``copy_counts``, which has the number of copies in flight to each unit
         self.copy_shift = max(wave.program.grains[0], 2)
         self.copy_counts: Array | None = None
         self.scratch: dict[int, Array] | None = None
         self.live: list[Segment] = []
         self.written_pages = [0] * len(wave.batches)  # by warp, since all warps synchronised
         self.writes = 0
-        #: the last store to pages that another warp has written: (unit, elements, old values)
+        #: the last store to pages that another warp has written, with (unit, elements, old values) of each part
         self.stored: tuple[Touch, list[tuple[int, Array, Array]]] | None = None
         self.blocks = np.arange(wave.blocks)
-        #: the memory order of each instruction, by id; the publication that a strong store of a position carries
+        #: ``id`` of an instruction -> its memory order; position -> the publication that the last strong store to it
+        #: carries
         self.memory_orders: dict[int, MemoryOrder] = {}
         self.carried: dict[int, int] = {}
         self.shadow: LaneShadow | None = None
@@ -146,16 +149,17 @@ class Checks:
             self.actors, self.base = len(wave.batches), np.zeros(wave.blocks, np.int64)
         if self.races:
             self.reset_clocks()
-            #: for each warp batch: the order of its lanes, and their accesses since they synchronised
+            #: for each warp batch: the order of its lanes, and their accesses since they last synchronised
             self.lanes = [Lanes(32 * wave.blocks) for _ in wave.batches]
             self.access_logs = [AccessLog(batch, self.lane_shadow) for batch in wave.batches]
-            #: for each warp batch: the order of its lanes with exchanges of registers, for writes after reads
+            #: for each warp batch: the order of its lanes if exchanges of registers order them, too; for writes after
+            #: reads
             self.exchanged = [Lanes(32 * wave.blocks) for _ in wave.batches]
 
     # ---- initialised bytes
 
     def mark_written(self, pages: int, positions: Array, size: int) -> None:
-        """Marks bytes as initialised; ``positions`` in the arena."""
+        """Marks bytes as initialised; ``positions``: in the arena of shared memory."""
         if not pages & ~self.valid_pages:
             return
         for unit, at in words(positions, size):
@@ -198,7 +202,7 @@ class Checks:
             self.valid_pages |= 1 << (first + int(i))
 
     def loaded_terms(self, c: WarpBatch, slot: int, at: Array, lanes: Array | None, size: int) -> Array:
-        """For each lane, the sum of unknown values in a register that a load fills with undefined bytes."""
+        """The sum of unknown values, for each lane, in a register that a load fills with undefined bytes."""
         terms = fresh_terms(c.n)
         if self.undefined_terms and SIZES[c.wave.program.function.registers[slot].type] == size:
             whole = np.ones(len(at), bool)
@@ -211,7 +215,7 @@ class Checks:
         return terms
 
     def check_read(self, c: WarpBatch, touch: Touch, slots: list[int] | None) -> None:
-        """Finds lanes that read uninitialised bytes.
+        """Handles lanes that read uninitialised bytes.
 
         ``slots``: the destination registers of a load, one for each piece of the access; they become undefined in those
         lanes. An empty list: the instruction marks its registers itself. None: the read is a fault.
@@ -255,14 +259,14 @@ class Checks:
     # ---- copies in flight
 
     def begin_copy(self, touch: Touch) -> None:
-        """A copy writes ``touch`` from now on."""
+        """Records that a copy in flight writes ``touch`` from now on."""
         if self.copy_counts is None:
             self.copy_counts = np.zeros((len(self.wave.shared) >> self.copy_shift) + 1, np.int32)
         for elements in units(touch.positions()[0], touch.size, self.copy_shift):
             self.copy_counts[elements] += 1
 
     def end_copy(self, touch: Touch) -> None:
-        """A wait for the copy that writes ``touch`` has ended."""
+        """Records that the wait for the copy that writes ``touch`` has ended."""
         assert self.copy_counts is not None
         for elements in units(touch.positions()[0], touch.size, self.copy_shift):
             self.copy_counts[elements] -= 1
@@ -316,14 +320,14 @@ class Checks:
         self.written_pages = [0] * warp_count
 
     def clock_of(self, warp: int) -> Array:
-        """The clock of a warp in each block."""
+        """The clock of a warp, as an array with an element for each block."""
         out: Array = (
             self.clocks[warp, warp].copy() if self.size == 1 else self.clocks[warp, self.base + warp, self.blocks]
         )
         return out
 
     def tick(self, warp: int) -> None:
-        """Increments the clock of a warp in each block."""
+        """Increments the clock of a warp in every block."""
         if self.size == 1:
             self.clocks[warp, warp] += 1
         else:
@@ -335,8 +339,8 @@ class Checks:
         return self.shadow
 
     def synchronise_lanes(self, c: WarpBatch, members: Array) -> None:
-        """Lanes of some warps synchronise; ``members``: by lane, the mask of its partners, 0 if it does not take
-        part."""
+        """Lanes of some warps synchronise. ``members``: for each lane, the mask of the lanes that it synchronises with,
+        0 if it does not take part."""
         if not self.races:
             return
         if self.wave.messages is not None:
@@ -365,8 +369,8 @@ class Checks:
         self.tick(c.warp)
 
     def exchange(self, c: WarpBatch, members: Array | None, event: str = "exchange") -> None:
-        """Lanes exchange registers; ``members``: as in ``synchronise_lanes``, None: all lanes; ``event``: as in the
-        log."""
+        """Lanes exchange registers; ``members``: as in ``synchronise_lanes``, None: all lanes; ``event``: as in
+        ``AccessLog.exchange``."""
         if not self.races:
             return
         self.access_logs[c.warp].exchange(members, event)
@@ -380,7 +384,7 @@ class Checks:
         self.tick(c.warp)
 
     def finish(self, c: WarpBatch) -> None:
-        """All lanes of a warp batch have exited."""
+        """Ends the accesses of a warp batch, all of whose lanes have exited."""
         if self.races:
             self.access_logs[c.warp].flush()
 
@@ -388,7 +392,7 @@ class Checks:
         """Lanes (a mask) have released their accesses."""
 
     def forget_stale(self, c: WarpBatch) -> None:
-        """All lanes of a warp acquire what the warp has acquired."""
+        """Makes all lanes of a warp acquire what the warp has acquired."""
 
     def acquire_own_clock(self, c: WarpBatch, blocks: Array, clocks: Array) -> None:
         """A warp acquires its own earlier clocks: its lanes are ordered after all accesses of the warp up to them."""
@@ -435,7 +439,8 @@ class Checks:
         self.add(c, reads, "read")
 
     def attach(self, at: Array, numbers: Array, unites: bool) -> None:
-        """Written values carry the publications of their writers; atomic operations (``unites``) add theirs."""
+        """Lets written values carry the publications of their writers. Atomic operations (``unites``) add theirs to
+        those that the values carry already."""
         for position, number in zip(at.tolist(), numbers.tolist(), strict=True):
             if unites:
                 assert self.wave.messages is not None
@@ -475,7 +480,7 @@ class Checks:
             segment.atomics.append(touch)
 
     def resolve_store(self) -> None:
-        """Determines where the last store changed memory."""
+        """Determines where the last store changed the contents of memory."""
         if self.stored is None:
             return
         (touch, old_values), self.stored = self.stored, None
@@ -498,7 +503,7 @@ class Checks:
         clock += 1
 
     def add_live(self, segment: Segment) -> None:
-        """Later segments will be compared with this one."""
+        """Keeps a segment, so that later segments are compared with it."""
         self.live.append(segment)
         self.live_read |= segment.rpages
         self.live_write |= segment.wpages
@@ -508,7 +513,7 @@ class Checks:
             self.prune()
 
     def prune(self) -> None:
-        """Removes the live segments that every running warp is ordered after."""
+        """Removes the kept segments that all running warps are ordered after."""
         running = [batch.warp for batch in self.wave.batches if batch.count]
         live = [s for s in self.live if not self.is_known(s, running)]
         if len(live) > 15 * len(self.wave.batches):  # no barrier orders them: only the latest remain
@@ -541,7 +546,7 @@ class Checks:
                 self.merge_clocks(np.flatnonzero(releasing[:, block]), acquiring, np.array([block]))
 
     def release_clocks(self, c: WarpBatch, blocks: Array) -> Any:
-        """The clocks that warp ``c`` of some blocks releases at an arrival without a wait, its own clock included."""
+        """The clocks that warp ``c`` of some blocks releases at an arrival without a wait, including its own clock."""
         if not self.races:
             return None
         known = self.clocks[c.warp][:, blocks]
@@ -549,7 +554,7 @@ class Checks:
         return known
 
     def acquire_clocks(self, acquiring: Array, released: Any, blocks: Array) -> None:
-        """Warps [warp, block] acquire released clocks of the given blocks."""
+        """Warps, given as [warp, block], acquire clocks that were released in these blocks."""
         if not self.races:
             return
         for w in np.flatnonzero(acquiring[:, blocks].any(axis=1)):
@@ -590,8 +595,8 @@ class Checks:
                     self.check_pair(new, old, knowledge, operation)
 
     def unordered_ranks(self, new: Segment, old: Segment, knowledge: Array) -> list[tuple[int, Array]]:
-        """Pairs (rank, by block: whether ordered) of the old segments that are not ordered before the new one
-        everywhere.
+        """Pairs (rank, whether ordered, for each block) of the blocks in which the old segment is not ordered before
+        the new one.
 
         The rank is that of the old segment's block in its cluster; -1: both segments access only their own block.
         """
@@ -599,11 +604,11 @@ class Checks:
         return [] if ordered.all() else [(-1, ordered)]
 
     def lanes_of_rank(self, touch: Touch, rank: int) -> Array | None:
-        """The lanes of an access that run in blocks of a rank; None (for rank -1): all."""
+        """The lanes of an access that run in blocks of this rank; None (for rank -1): all lanes."""
         return None
 
     def check_pair(self, new: Segment, old: Segment, knowledge: Array, operation: str) -> None:
-        """Raises a RaceFault where unordered accesses of two segments overlap."""
+        """Raises a RaceFault if unordered accesses of two segments overlap."""
         ranks = self.unordered_ranks(new, old, knowledge)
         if not ranks:
             return
@@ -644,7 +649,8 @@ class Checks:
                 self.wave.engine.report(error)
 
     def coverage(self, segment: Segment, accesses: str) -> int:
-        """The units of the wave's shared memory that accesses of one list touch, as bits; no access is smaller."""
+        """The units of the wave's shared memory that the accesses of one list touch, as bits. No access is smaller than
+        a unit."""
         bits = segment.coverage.get(accesses)
         if bits is None:
             shift = self.wave.program.grains[0]
@@ -658,7 +664,7 @@ class Checks:
         return bits
 
     def blocks_of(self, coverage: int) -> Array:
-        """The blocks in whose shared memory some units are."""
+        """The blocks whose shared memory contains units of ``coverage``."""
         size = len(self.wave.shared) >> self.wave.program.grains[0] >> 3
         touched = np.frombuffer(coverage.to_bytes(size, "little"), np.uint8)
         out: Array = np.logical_or.reduce(touched.reshape(self.wave.blocks, -1), axis=1)
@@ -667,7 +673,8 @@ class Checks:
     def overlap(
         self, mine: list[Touch], theirs: list[Touch], rank: int, ordered: Array
     ) -> tuple[Touch, int, int] | None:
-        """An access of ``mine`` that shares bytes with ``theirs`` in an unordered block; its lane and position."""
+        """An access of ``mine`` that shares bytes with one of ``theirs`` in an unordered block, with its lane and
+        position; None if there is none."""
         scratch = self.scratch_views()
         marked = []
         for touch in theirs:
@@ -690,7 +697,8 @@ class Checks:
         return hit
 
     def conflicting_stores(self, mine: list[Stores], theirs: list[Stores]) -> tuple[Touch, int, int] | None:
-        """One of ``mine`` that writes other values than ``theirs`` to the same bytes, unordered; its lane and position.
+        """A store of ``mine`` that is unordered with one of ``theirs`` and writes other values to the same bytes, with
+        its lane and position; None if there is none.
 
         Stores of the same value by several warps are a race only if the option ``strict`` is on; otherwise they add a
         note to the statistics.
@@ -730,7 +738,8 @@ class Checks:
         raise AssertionError
 
     def first_access(self, touches: list[Touch], position: int, size: int, rank: int) -> tuple[Touch, int]:
-        """The first access that overlaps ``size`` bytes at a position, by a block of a rank (-1: any), and its lane."""
+        """The first access that overlaps ``size`` bytes at a position, by a block of this rank (-1: any block), with
+        its lane."""
         for touch in touches:
             at, lanes, blocks = accessors(touch)
             hit = (at < position + size) & (at + touch.size > position)
@@ -747,12 +756,12 @@ class Checks:
 
 
 def named(accesses: str) -> str:
-    """The name of an access of one list, in messages."""
+    """The name in messages of an access from one list."""
     return accesses[:-1].replace("_", " ")
 
 
 def touches_in_common(mine: list[Touch], theirs: list[Touch]) -> tuple[list[Touch], list[Touch]]:
-    """The accesses of two segments that touch a page of the other segment."""
+    """The accesses of each of two lists that touch a page which an access of the other list touches."""
     if not mine or not theirs:
         return [], []
     pages = 0
@@ -766,6 +775,6 @@ def touches_in_common(mine: list[Touch], theirs: list[Touch]) -> tuple[list[Touc
 
 
 def accessors(touch: Touch) -> tuple[Array, Array | None, Array]:
-    """Positions, lanes (None: all), and the block of the wave in which each lane runs."""
+    """The tuple (positions, lanes or None for all, block of the wave in which each lane runs) of an access."""
     at, lanes = touch.positions()
     return at, lanes, (np.arange(len(at)) if lanes is None else lanes) >> 5

@@ -17,7 +17,7 @@ Array = NDArray[Any]
 
 
 class ClusterBarrier:
-    """Arrivals of warps [warp, block], and the phase that each waits for."""
+    """The arrivals of warps, as [warp, block], and the phase that each warp waits for."""
 
     def __init__(self, wave: Wave, order: HappensBefore) -> None:
         self.wave, self.order = wave, order
@@ -54,7 +54,7 @@ class ClusterBarrier:
         self.complete()
 
     def warps_exited(self) -> None:
-        """Completes the phases that only exited warps were missing from."""
+        """Completes the phases at which only warps that have exited were missing."""
         self.complete()
 
     def complete(self) -> None:

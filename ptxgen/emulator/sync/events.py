@@ -1,9 +1,9 @@
 """Asynchronous accesses to shared memory, and the generic writes that must be visible to them.
 
-An event is asynchronous work with a common wait: the copies that signal one phase of an mbarrier, or a group. It is a
-bit in a 64-bit word. ``HappensBefore.events`` holds the events that each warp knows to be complete. Shadow words, one
-for each chunk of 16 bytes, hold the events that read or write the chunk. Asynchronous work accesses whole chunks,
-except st.async and red.async.
+An event is asynchronous work with a common wait: the copies that signal one phase of an mbarrier, or the copies of a
+group. Each event has a bit in 64-bit words. ``HappensBefore.events`` holds the events that each warp knows to be
+complete. Shadow words, one for each chunk of 16 bytes, hold the events that read or write the chunk. Asynchronous work
+accesses whole chunks, except st.async and red.async.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ptxgen.errors import AsyncFault, BarrierFault, RaceFault
 Array = NDArray[Any]
 
 
-#: log2 of a chunk's bytes
+#: log2 of the bytes of a chunk
 CHUNK = 4
 
 
@@ -36,7 +36,7 @@ FENCE = "fence.proxy.async"
 
 
 class Event:
-    """One event. ``operation``: its name in messages; ``partial``: whether it accesses less than whole chunks."""
+    """One event. ``operation``: its name in messages; ``partial``: True if it accesses less than whole chunks."""
 
     __slots__ = ("chunks", "ins", "key", "number", "operation", "pages", "partial", "writes")
 
@@ -63,10 +63,11 @@ class Event:
 
 
 class Access:
-    """The access of asynchronous work to shared memory.
+    """The accesses of a piece of asynchronous work to shared memory.
 
-    ``lanes``: the lanes of the warp batch that started it; ``chunks``: for each lane, the chunks that it accesses;
-    ``pages``: their pages; ``at``, ``size``: byte positions and length of accesses that are smaller than chunks.
+    ``lanes``: the lanes of the warp batch that started the work; ``chunks``: for each lane, the chunks that it
+    accesses; ``pages``: the pages of these chunks; ``at``, ``size``: byte positions and length of accesses smaller than
+    chunks.
     """
 
     __slots__ = ("at", "chunks", "ins", "lanes", "pages", "size")
@@ -83,7 +84,7 @@ class Access:
 
 
 class Events:
-    """The events of one wave, and the shadow of its generic writes."""
+    """The events of one wave, and the shadow memory with the last generic write to each chunk."""
 
     def __init__(self, wave: Wave, order: HappensBefore) -> None:
         self.wave, self.order = wave, order
@@ -101,13 +102,14 @@ class Events:
         self.writer = np.zeros(chunks, np.int16)
         self.written = np.zeros(chunks, np.int32)
         self.write_line = np.zeros(chunks, np.int32)
-        # the clock that orders that write: later than ``written`` if other lanes of the warp have released without it
+        # the clock that orders that write: later than ``written`` if other lanes of the warp released before they made
+        # it
         self.ordered = np.zeros(chunks, np.int32)
         self.generic_pages = 0
         # pages with initialised mbarrier objects, which only mbarrier instructions may access
         self.barrier_pages = 0
         self.barriers: Callable[[Array], Array] = lambda words: np.zeros(len(words), bool)
-        #: for each actor, its clock at its last access to each block's memory from another block
+        #: as [actor, block]: the clock of the actor at its last access to the memory of that block from another block
         self.remote_clocks = np.zeros((order.actors, wave.blocks), np.int32)
         self.remote_sources: dict[tuple[int, int], Instruction] = {}
         self.cluster: ClusterBarrier | None = None
@@ -115,7 +117,7 @@ class Events:
     # ---- the table of events
 
     def event(self, key: Hashable, ins: Instruction, operation: str, writes: bool, partial: bool = False) -> Event:
-        """The event of a key; work with the same wait has the same key."""
+        """The event with this key, which is made if it does not exist. Work with the same wait has the same key."""
         event = self.keys.get(key)
         if event is not None:
             return event
@@ -129,7 +131,8 @@ class Events:
         return event
 
     def reclaim(self) -> None:
-        """Removes events that all warps have acquired or whose chunks were overwritten; at least the oldest event."""
+        """Removes events that all warps have acquired or whose chunks were overwritten, and in any case the oldest
+        event."""
         running = [t.warp for t in self.wave.batches if t.count]
         known = int(np.bitwise_and.reduce(self.order.events[running], axis=None)) if running else 0
         for event in list(self.ages):
@@ -165,7 +168,7 @@ class Events:
         self.slots[event.number] = None
 
     def event_of(self, bits: int) -> Event:
-        """The event of the lowest of some bits."""
+        """The event of the lowest bit that is set in ``bits``."""
         number = (bits & -bits).bit_length() - 1
         event = self.slots[number]
         assert event is not None
@@ -174,7 +177,8 @@ class Events:
     # ---- generic accesses
 
     def generic(self, c: WarpBatch, touch: Touch, operation: str) -> None:
-        """Records a load, store or atomic (``operation``: read, write, atomic), or that cp.async arrives (arrived)."""
+        """Records a load, store or atomic operation (``operation``: read, write, atomic), or the arrival of a cp.async
+        (arrived)."""
         pages = touch.pages
         remote = self.order.size > 1 and touch.lanes is not None
         if not (
@@ -234,7 +238,8 @@ class Events:
                 self.generic_pages |= pages
 
     def release(self, c: WarpBatch, ins: Instruction, lanes: Array) -> tuple[Array, Released]:
-        """The releases of some lanes of warp ``c``: for each lane the column of its block, and these columns."""
+        """The pair (column for each lane, released state) of a release by some lanes of warp ``c``: the state has a
+        column for each block of these lanes."""
         blocks, which = np.unique(lanes >> 5, return_inverse=True)
         mask = np.zeros(c.n, bool)
         mask[lanes] = True
@@ -249,7 +254,7 @@ class Events:
             self.postpone(c, self.order.unfenced(c, mask), self.written)
 
     def postpone(self, c: WarpBatch, writes: list[Touch], clocks: Array) -> None:
-        """The last writes of chunks count as made at the present clock of their warp, in a table of clocks."""
+        """Gives the last writes of chunks the present clock of their warp, in the table ``clocks``."""
         for touch in writes if self.watches_writes else ():
             at, _, blocks = accessors(touch)
             actors, now = (self.order.base + c.warp)[blocks], self.order.clock_of(c.warp)[blocks]
@@ -259,7 +264,8 @@ class Events:
                 clocks[g[mine]] = now[mine]
 
     def waited_by_a_lane(self, warp: int, blocks: Array, bits: Array) -> str:
-        """The end of a message if another lane of the warp has waited for the event of the first of some bits."""
+        """The end of a message which tells that another lane of the warp has waited for an event; empty if none has.
+        The event is the lowest bit of the first nonzero element of ``bits``."""
         i = int(np.argmax(bits != 0))
         lowest = int(bits[i]) & -int(bits[i])
         waited = int(self.order.events[warp, blocks[i]]) & lowest
@@ -268,7 +274,7 @@ class Events:
     # ---- memory of other blocks
 
     def note_remote_access(self, c: WarpBatch, targets: Array, blocks: Array, ins: Instruction) -> None:
-        """Lanes of ``blocks`` access the memory of ``targets``."""
+        """Records that lanes of ``blocks`` access the memory of the blocks ``targets``."""
         remote = targets != blocks
         if remote.any():
             self.check_started(c, targets[remote], blocks[remote], ins)
@@ -297,7 +303,8 @@ class Events:
     # ---- asynchronous accesses
 
     def knowledge(self, c: WarpBatch, lanes: Array) -> tuple[Array, Array, Array]:
-        """The clocks, fences and events that the warps of some lanes have acquired: one column for each lane."""
+        """The tuple (clocks, fences, events) that the warps of some lanes have acquired, with one column for each
+        lane."""
         blocks = lanes >> 5
         events = self.order.events[c.warp, blocks]
         of_lanes = self.order.unknown[c.warp]
@@ -315,10 +322,10 @@ class Events:
         proxy: bool = True,
         mixes: bool = False,
     ) -> None:
-        """Raises unless earlier accesses to the same memory are complete and visible to the async proxy.
+        """Raises a fault unless earlier accesses to the same memory are complete and visible to the async proxy.
 
-        ``known``: the state of the warps that start the work; ``proxy``: whether the work uses the async proxy;
-        ``mixes``: whether it may overlap with other reductions and with work that writes less than a chunk.
+        ``known``: the state of the warps that start the work; ``proxy``: True if the work uses the async proxy;
+        ``mixes``: True if the work may overlap with reductions and with work that writes less than a chunk.
         """
         clocks, fenced, events = known or self.knowledge(c, a.lanes)
         g, pages = a.chunks, a.pages
@@ -370,7 +377,7 @@ class Events:
         raise fault(AsyncFault, text, c, a.ins, int(a.lanes[i]), at)
 
     def start(self, event: Event, a: Access) -> None:
-        """Records that the work of an event is in flight."""
+        """Records that the work of an event, with the access ``a``, is in flight."""
         g = a.chunks
         event.chunks.append(g)
         event.pages |= a.pages

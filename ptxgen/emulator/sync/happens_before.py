@@ -1,8 +1,9 @@
 """The happens-before relation of programs with asynchronous work or clusters.
 
 An actor is one warp of one block of a cluster. A clock counts the segments of each actor. The vector clock of a warp
-determines which segments of other actors happened before its current segment. Every synchronisation also passes on the
-clocks up to which a proxy fence follows the writes of each actor, and the asynchronous work that is complete.
+determines which segments of other actors happened before its current segment. Every synchronisation also passes on two
+more facts: for each actor, the clock up to which a proxy fence follows its writes; and the asynchronous work that is
+complete.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from ptxgen.emulator.warp_batch import WarpBatch, Wave
 Array = NDArray[Any]
 
 
-#: what proxy fences order writes before: accesses of the async proxy to each space, uses of tensor maps
+#: what a proxy fence orders writes before: accesses of the async proxy to each state space, and uses of tensor maps
 FENCED = ("shared", "global", "tensormap")
 
 
@@ -39,9 +40,10 @@ class Released(NamedTuple):
 
 
 class MapAcquire(NamedTuple):
-    """An acquire of a tensor map: its warp and clock, and the clocks up to which releases follow writes.
+    """An acquire of a tensor map: the actor and its clock at the acquire, and the clocks up to which releases of tensor
+    maps follow writes.
 
-    ``fenced``: by actor of the cluster; ``others``: by cluster, with the clocks of tensor maps in row 2.
+    ``fenced``: these clocks by actor of the cluster; ``others``: by number of another cluster, in row 2 of its clocks.
     """
 
     actor: int
@@ -50,12 +52,13 @@ class MapAcquire(NamedTuple):
     others: dict[int, Array]
 
 
-#: acquires of one map by one block that are kept
+#: number of acquires that are kept for one map and one block
 MOST_ACQUIRES = 8
 
 
 class HappensBefore(Checks):
-    """The checks of one wave; ``clocks[w, actor, block]``: the clock of an actor that a warp has acquired."""
+    """The checks of one wave. ``clocks[w, actor, block]``: the clock of an actor up to which warp w of a block has
+    acquired."""
 
     def __init__(self, wave: Wave) -> None:
         x, y, z = wave.engine.cluster
@@ -70,25 +73,28 @@ class HappensBefore(Checks):
             self.reset_clocks()
         shape = self.warp_count, self.actors, wave.blocks
         wide = self.warp_count, len(FENCED) * self.actors, wave.blocks
-        #: [warp, space and actor, block]: for each of FENCED, by actor
+        #: as [warp, space and actor, block]: for each space in FENCED and each actor, the clock up to which a fence
+        #: follows its writes
         self.fenced = np.zeros(wide, np.int32)
         self.events = np.zeros((self.warp_count, wave.blocks), np.uint64)
-        #: by block and address of a tensor map: its acquires
+        #: (block, address of a tensor map) -> its acquires
         self.map_acquires: dict[tuple[int, int], list[MapAcquire]] = {}
-        #: by warp, for each lane: the events that its warp knows to be complete, but this lane does not (None: none)
+        #: for each warp and lane: the events that the warp knows to be complete, but this lane does not (None: no
+        #: events)
         self.unknown: list[Array | None] = [None] * self.warp_count
 
-        #: by warp: lanes that have not waited for a phase for which others have, and the clocks before (None: none)
+        #: for each warp: the lanes that have not waited for a phase while others have, and the clocks before that wait
+        #: (None: no lanes)
         self.stale: list[tuple[Array, Array] | None] = [None] * self.warp_count
 
         def nothing() -> Released:
             return Released(np.zeros(shape, np.int32), np.zeros(wide, np.int32), np.zeros_like(self.events))
 
-        #: the state of each warp at its last fence, which its relaxed arrivals release: to its block, and to other
-        #: blocks, which a fence of CTA scope does not reach
+        #: the state of each warp at its last fence, which its relaxed arrivals release to its own block, and to other
+        #: blocks; a fence of CTA scope does not reach other blocks
         self.published, self.published_to_others = nothing(), nothing()
-        #: the state that the relaxed waits of each warp received since its last fence, from its block and from other
-        #: blocks; the next fence acquires it
+        #: the state that the relaxed waits of each warp have received since its last fence, from its own block and from
+        #: other blocks; the next fence acquires it
         self.pending, self.pending_of_others = nothing(), nothing()
 
     def reset_clocks(self, past: int = 0) -> None:
@@ -118,7 +124,7 @@ class HappensBefore(Checks):
         self.tick(c.warp)
 
     def close_all(self, pages: int) -> None:
-        """Ends the segments that accessed some pages."""
+        """Ends the segments that accessed pages in ``pages``."""
         for batch in self.wave.batches:
             s = batch.segment
             if s is not None and (s.rpages | s.wpages | s.apages | s.spages) & pages:
@@ -155,7 +161,8 @@ class HappensBefore(Checks):
     # ---- lanes
 
     def learn(self, c: WarpBatch, lanes: Array, known: Array, before: Array) -> None:
-        """Lanes have waited for events (``known``, by lane); ``before``: the events of their warps before, by block."""
+        """Records that lanes have waited for events. ``known``: the events, by lane; ``before``: the events that their
+        warps knew before, by block."""
         if not self.races:
             return
         by_lane = np.zeros(c.n, np.uint64)
@@ -169,7 +176,8 @@ class HappensBefore(Checks):
             self.unknown[c.warp] = (unknown | new) & ~by_lane
 
     def wait_of_lanes(self, c: WarpBatch, lanes: Array) -> None:
-        """Some lanes will acquire a phase: the accesses of the other lanes of their warps may as well precede that."""
+        """Records that some lanes will acquire a phase. The accesses of the other lanes of their warps may precede or
+        follow this acquire."""
         stale = self.stale[c.warp]
         if not self.races:
             return
@@ -207,7 +215,7 @@ class HappensBefore(Checks):
             self.join_lanes(c, np.where(np.repeat(warps, 32) & c.live(), ALL, np.uint32(0)))
 
     def join_lanes(self, c: WarpBatch, members: Array) -> None:
-        """Lanes that synchronise know what each of them has waited for; ``members``: as in ``synchronise_lanes``."""
+        """Lanes that synchronise learn what each of them has waited for; ``members``: as in ``synchronise_lanes``."""
         stale = self.stale[c.warp]
         if stale is not None:
             self.close(c)
@@ -228,7 +236,8 @@ class HappensBefore(Checks):
     def release(self, c: WarpBatch, blocks: Array, relaxed: bool = False, to_others: bool = False) -> Released:
         """The clocks, fences and events that warp ``c`` of some blocks releases.
 
-        ``relaxed``: without .release, what a fence has published; ``to_others``: to threads of other blocks.
+        ``relaxed``: the release has no .release, so it has the state that the last fence published; ``to_others``: the
+        release is to threads of other blocks.
         """
         self.close(c)
         w = c.warp
@@ -246,10 +255,11 @@ class HappensBefore(Checks):
     def release_of_lanes(
         self, c: WarpBatch, ins: Instruction, lanes: Array, blocks: Array
     ) -> tuple[Released, list[Touch]]:
-        """The releases of some lanes (a mask) of warp ``c``, and the accesses of other lanes that they do not release.
+        """The pair (state that some lanes (a mask) of warp ``c`` release, accesses of the other lanes that it does not
+        cover).
 
-        Other lanes run independently, so their unordered accesses may as well follow the release: they become part of
-        the next segment.
+        Other lanes run independently, so that their unordered accesses may follow the release: they become part of the
+        next segment.
         """
         known = self.release(c, blocks)
         if not self.races:
@@ -295,10 +305,11 @@ class HappensBefore(Checks):
         of_others: bool = False,
         of_lanes: bool = False,
     ) -> None:
-        """Warp ``c`` of some blocks acquires; without .acquire (``relaxed``) this takes effect at its next fence.
+        """Warp ``c`` of some blocks acquires the state ``known``. Without .acquire (``relaxed``), the next fence of the
+        warp acquires the state.
 
-        ``of_others``: what threads of other blocks released; ``of_lanes``: by some lanes, which ``wait_of_lanes`` has
-        noted.
+        ``of_others``: threads of other blocks released the state; ``of_lanes``: some lanes acquire, which
+        ``wait_of_lanes`` has recorded.
         """
         w = c.warp
         if not relaxed and not of_lanes:
@@ -372,7 +383,7 @@ class HappensBefore(Checks):
         return late
 
     def fence(self, c: WarpBatch, blocks: Array, scope: Scope) -> None:
-        """A memory fence, which publishes the state of the warp and acquires what its relaxed waits received."""
+        """A memory fence: publishes the state of the warp, and acquires what its relaxed waits have received."""
         w = c.warp
         for pending in (self.pending, self.pending_of_others) if scope > Scope.BLOCK else (self.pending,):
             part = Released(pending.clocks[w][:, blocks], pending.fenced[w][:, blocks], pending.events[w, blocks])
@@ -387,7 +398,8 @@ class HappensBefore(Checks):
     # ---- tensor maps
 
     def acquire_map(self, c: WarpBatch, address: int, blocks: Array) -> None:
-        """fence.proxy.tensormap::generic.acquire of the map at an address, by warp ``c`` of some blocks."""
+        """Acquires the tensor map at an address, for warp ``c`` of some blocks
+        (fence.proxy.tensormap::generic.acquire)."""
         self.close(c)
         for block in blocks.tolist():
             actor = int(self.base[block]) + c.warp
@@ -400,9 +412,9 @@ class HappensBefore(Checks):
                 del acquires[0]
 
     def map_acquired(self, c: WarpBatch, block: int, address: int, cluster: int, actor: int, clock: int) -> bool:
-        """True if warp ``c`` of a block is ordered after an acquire of a map that covers a write, up to its clock.
+        """True if warp ``c`` of a block is ordered after an acquire of a map that covers a write made at ``clock``.
 
-        ``cluster``: of the writer, -1 if it is that of the block; ``actor``: the writer.
+        ``cluster``: that of the writer, -1 if it is the cluster of the block; ``actor``: the writer.
         """
         for known in self.map_acquires.get((block, address), ()):
             if self.clocks[c.warp, known.actor, block] < known.clock:

@@ -1,9 +1,9 @@
 """The order between the lanes of one warp, and races between those lanes in shared memory.
 
-Lanes of a warp run independently. Only a synchronisation that names them orders their memory accesses: bar.warp.sync,
-a barrier of the block or of the cluster, or an mbarrier at which the warp has arrived and then waits. Shuffles, votes
-and matrix products exchange registers. They do not order writes; but a lane may overwrite data that another lane read
-before the exchange, since the exchanged values may depend on that read.
+Lanes of a warp run independently. Only a synchronisation that names them orders their memory accesses: bar.warp.sync, a
+barrier of the block or of the cluster, or an mbarrier at which the warp has arrived and then waits. Shuffles, votes and
+matrix products exchange registers. An exchange does not order writes, but a lane may overwrite data that another lane
+read before the exchange, because the exchanged values may depend on that read.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LANES = np.arange(32, dtype=np.uint32)
 ALL = np.uint32(0xFFFFFFFF)
 
 
-#: entries of a log among which unreleased accesses are looked for
+#: number of the last entries of a log that are searched for unreleased accesses
 MOST_UNRELEASED = 512
 
 
@@ -36,7 +36,8 @@ class Lanes:
     """The clocks up to which each lane of a warp batch is ordered after the other lanes of its warp.
 
     Clocks count the synchronisations of a warp. ``every``: for each lane, the clock up to which it is ordered after all
-    lanes of its warp; ``each``: the same for each of the 32 lanes, where groups smaller than a warp have synchronised.
+    lanes of its warp; ``each``: for each lane and each of the 32 lanes of its warp, the clock up to which it is ordered
+    after that lane, if groups smaller than a warp have synchronised.
     """
 
     def __init__(self, count: int) -> None:
@@ -54,7 +55,8 @@ class Lanes:
         return self.by_lane
 
     def synchronise(self, members: Array, live: Array, clocks: Array) -> None:
-        """Lanes synchronise. ``members``: for each lane the mask of its partners, 0 if it does not take part."""
+        """Lanes synchronise. ``members``: for each lane, the mask of the lanes that it synchronises with, 0 if it does
+        not take part."""
         participating = members != 0
         wanted = live.reshape(-1, 32)
         words = (np.where(wanted, np.uint32(1) << LANES, np.uint32(0))).sum(axis=1, dtype=np.uint32)
@@ -73,7 +75,7 @@ class Lanes:
         self.each[partial] = np.maximum(released, np.where(named, clocks[partial][:, None], 0))
 
     def synchronise_all(self, warps: Array | None, clocks: Array) -> None:
-        """All lanes of some warps (None: of all) synchronise; ``clocks``: of each warp."""
+        """All lanes of some warps (None: of all warps) synchronise; ``clocks``: the clock of each warp."""
         np.maximum(self.by_warp, clocks if warps is None else np.where(warps, clocks, 0), out=self.by_warp)
         self.pending = True
 
@@ -86,7 +88,7 @@ class Lanes:
 
 
 def joined(lanes: Array, members: Array, live: Array) -> Array:
-    """``lanes``, and those that synchronise with one of them; ``members``: as in ``Lanes.synchronise``."""
+    """``lanes``, and the lanes that synchronise with one of these; ``members``: as in ``Lanes.synchronise``."""
     partners = np.bitwise_or.reduce(np.where(lanes & live, members, np.uint32(0)).reshape(-1, 32), axis=1)
     named = (partners[:, None] >> LANES) & np.uint32(1) != 0
     out: Array = lanes | (named.reshape(-1) & (members != 0))
@@ -94,10 +96,10 @@ def joined(lanes: Array, members: Array, live: Array) -> Array:
 
 
 class AccessLog:
-    """The accesses of one warp batch to shared memory since its lanes synchronised last.
+    """The accesses of one warp batch to shared memory since all its lanes last synchronised.
 
-    Accesses are compared only in pages that are both written and read. Two lanes that write one
-    address are not a fault: the value of the last write remains, as on the hardware.
+    Accesses are compared only in pages that are both written and read. Two lanes that write one address are no fault:
+    the last value remains, as on the hardware.
     """
 
     def __init__(self, c: WarpBatch, shadow: Callable[[], LaneShadow]) -> None:
@@ -129,9 +131,10 @@ class AccessLog:
             self.entries.append((members, "synchronise"))
 
     def exchange(self, members: Array | None, event: str = "exchange") -> None:
-        """Lanes exchange registers; None: all lanes.
+        """Lanes exchange registers; ``members`` None: all lanes.
 
-        ``event``: "product" in a matrix product, "elect" if no values that they have read.
+        ``event``: "product" for a matrix product, "elect" if the exchanged values do not depend on what lanes have
+        read.
         """
         if not self.entries or (members is None and self.entries[-1][1] == event):
             return
@@ -151,9 +154,9 @@ class AccessLog:
     def unreleased(self, lanes: Array, release: str = "release") -> list[tuple[Touch, str]]:
         """The accesses that other lanes have made and that nothing orders before a release by ``lanes`` (a mask).
 
-        ``release``: the event, "release" or "fence". A lane that has executed one itself counts as ordered, and so does
-        a lane that writes an address in one step with a lane that is ordered. Reads before an exchange count as
-        ordered, too: the releasing lane may depend on the value that was read.
+        ``release``: the event, "release" or "fence". A lane that has executed this event itself counts as ordered, and
+        so does a lane that wrote an address in one step with an ordered lane. Reads before an exchange also count as
+        ordered, because the releasing lane may depend on the value that was read.
         """
         live = self.batch.live()
         todo = live & np.repeat(self.batch.warps(lanes), 32) & ~lanes
@@ -184,7 +187,7 @@ class AccessLog:
         return out[::-1]
 
     def acquire(self, blocks: Array, clocks: Array) -> None:
-        """Warps of some blocks acquire the state that they released up to some clocks."""
+        """Warps of some blocks acquire the state that they released themselves, up to some clocks."""
         last = len(self.entries)
         for i in range(len(self.entries) - 1, -1, -1):
             entry = self.entries[i][0]
@@ -205,14 +208,14 @@ class AccessLog:
                 self.entries.append((later_entry, event))
 
     def flush(self) -> None:
-        """Compares the accesses and clears the log."""
+        """Compares the logged accesses, and clears the log."""
         if self.read & self.written:
             self.compare(self.read & self.written)
         if self.entries:
             self.clear()
 
     def expanded(self, last: int = 0) -> list[tuple[Touch | Array | tuple[Array, Array], str]]:
-        """The last entries (0: all), with accesses one by one."""
+        """The last ``last`` entries of the log (0: all), with the accesses of ``Reads`` one by one."""
         out: list[tuple[Touch | Array | tuple[Array, Array], str]] = []
         for entry, event in self.entries[-last:]:
             if isinstance(entry, Reads):
@@ -239,9 +242,9 @@ class AccessLog:
 
 
 class LaneShadow:
-    """For each unit of a wave's shared memory, the lanes that wrote and read it last.
+    """For each unit of a wave's shared memory, marks of the lanes that wrote and read it last.
 
-    A mark is a clock, the number of an instruction and a lane. Marks before ``first`` belong to earlier comparisons.
+    A mark holds a clock, the number of an instruction and a lane. Marks before ``first`` belong to earlier comparisons.
     """
 
     def __init__(self, wave: Wave) -> None:
@@ -251,7 +254,7 @@ class LaneShadow:
         self.writer = np.zeros(size, np.int64)
         self.reader, self.earlier = np.zeros(size, np.int64), np.zeros(size, np.int64)
         self.first = 1
-        #: the instructions of marks, and the number of each by ``id``
+        #: the instructions that marks refer to, and ``id`` of an instruction -> its number
         self.instructions: list[Instruction] = []
         self.numbers: dict[int, int] = {}
 

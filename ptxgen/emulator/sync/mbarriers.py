@@ -19,11 +19,12 @@ from ptxgen.errors import AsyncFault, BarrierFault, RaceFault
 Array = NDArray[Any]
 
 
-#: largest count of arrivals, and largest number of bytes either way
+#: largest count of arrivals; largest number of pending bytes, positive or negative
 LIMIT = (1 << 20) - 1
 
 
-#: a state that an arrival returns: this bit, the phase, and 20 bits of the arrivals that were pending before
+#: the state that an arrival returns: this bit, the phase, and in 20 bits the number of arrivals that were pending
+#: before
 TOKEN = 1 << 63
 
 
@@ -32,7 +33,8 @@ TRUE = (1 << 32) - 1
 
 
 class SuspendedLanes:
-    """Lanes of one warp batch that a try_wait has suspended; each waits for a phase of a row."""
+    """Lanes of one warp batch that a try_wait has suspended. Each waits for a phase of the mbarrier object in one
+    row."""
 
     __slots__ = ("after", "batch", "ins", "lanes", "phases", "ready", "rows")
 
@@ -53,8 +55,8 @@ class SuspendedLanes:
 
 
 class Mbarriers:
-    """The mbarrier objects of a wave, one row each: phase, pending and expected arrivals, pending bytes, the clocks
-    that a wait acquires."""
+    """The mbarrier objects of a wave. Each has a row with its phase, pending and expected arrivals, pending bytes, and
+    the clocks that a wait acquires."""
 
     def __init__(self, wave: Wave, order: HappensBefore, events: Events) -> None:
         self.wave, self.order, self.events = wave, order, events
@@ -183,7 +185,7 @@ class Mbarriers:
         self.rows[at >> 3] = 0
 
     def find(self, c: WarpBatch, ins: Instruction, lanes: Array, at: Array) -> Array:
-        """Rows of the objects at some positions."""
+        """The rows of the mbarrier objects at some positions; faults where there is none."""
         rows: Array = self.rows[at >> 3]
         if not rows.all():
             raise self.fail(
@@ -192,7 +194,8 @@ class Mbarriers:
         return rows
 
     def publish(self, c: WarpBatch, blocks: Array) -> None:
-        """A fence of warp ``c``: its next arrival at the cluster barrier publishes its initialisations."""
+        """A fence of warp ``c``: the next arrival of the warp at the cluster barrier publishes the objects that it has
+        initialised."""
         rows = np.arange(1, self.count)
         block = self.word[rows] * 8 // self.wave.stride
         mine = (
@@ -205,7 +208,8 @@ class Mbarriers:
         self.init_phase[rows[mine]] = cluster.arrivals[c.warp, block[mine]]
 
     def publish_to_proxy(self, c: WarpBatch, blocks: Array) -> None:
-        """A fence of warp ``c`` makes the initialisations before it visible to the async proxy."""
+        """A fence of warp ``c`` makes the mbarrier objects that are initialised before it visible to the async
+        proxy."""
         rows = np.arange(1, self.count)[self.init_fenced[1 : self.count] == 0]
         if not len(rows):
             return
@@ -226,7 +230,7 @@ class Mbarriers:
             suspect(AsyncFault, text, c, ins, int(lanes[i]), int(at[i]) % self.wave.stride)
 
     def check_initialised(self, c: WarpBatch, ins: Instruction, lanes: Array, at: Array, rows: Array) -> None:
-        """Faults if the use of an object is not ordered after its initialisation by another thread."""
+        """Faults if the use of an object is not ordered after another thread's initialisation of the object."""
         order, blocks = self.order, lanes >> 5
         if not order.races:
             return
@@ -250,9 +254,10 @@ class Mbarriers:
     def check_arrival_order(
         self, c: WarpBatch, ins: Instruction, lanes: Array, at: Array, rows: Array, together: bool = False
     ) -> None:
-        """Faults at arrivals that are not ordered after the preceding phase, and so could have counted for it.
+        """Faults at arrivals that are not ordered after the preceding phase, because they could have counted for that
+        phase.
 
-        Arrivals from other blocks are not checked: the bytes of copies between blocks order them too, without clocks.
+        Arrivals from other blocks are not checked: the bytes of copies between blocks order them, too, without clocks.
         ``together``: the lanes belong to the instruction that completed the preceding phase, which is legal.
         """
         order, w = self.order, c.warp
@@ -295,7 +300,8 @@ class Mbarriers:
         complete: bool = True,
         released: Released | None = None,
     ) -> Array:
-        """Executes the arrivals of lanes in order; returns their states. ``released``: by lane, what they release."""
+        """Executes the arrivals of lanes in order, and returns the state of each. ``released``: what the lanes release,
+        by lane."""
         rows = self.find(c, ins, lanes, at)
         self.check_initialised(c, ins, lanes, at, rows)
         self.check_arrival_order(c, ins, lanes, at, rows)
@@ -370,7 +376,7 @@ class Mbarriers:
             np.bitwise_or.at(events, rows[some], released.events[some])
 
     def add_bytes(self, c: WarpBatch, ins: Instruction, lanes: Array, at: Array, amounts: Array) -> None:
-        """Adds pending bytes, or (negative) subtracts bytes that have arrived."""
+        """Adds pending bytes (``amounts`` positive), or subtracts bytes that have arrived (negative)."""
         rows = self.find(c, ins, lanes, at)
         np.add.at(self.bytes, rows, amounts)
         self.check_limit(c, ins, lanes, at, rows)
@@ -399,7 +405,7 @@ class Mbarriers:
     def complete_due_phases(
         self, c: WarpBatch, ins: Instruction, lanes: Array, at: Array, rows: Array, complete: bool
     ) -> None:
-        """Completes the phases without pending arrivals and bytes."""
+        """Completes the phases that have neither pending arrivals nor pending bytes."""
         due = (self.pending[rows] == 0) & (self.bytes[rows] == 0)
         if not due.any():
             return
@@ -434,7 +440,7 @@ class Mbarriers:
     def complete(
         self, c: WarpBatch, ins: Instruction, lanes: Array, at: Array, rows: Array, given: Array, parity: bool
     ) -> Array:
-        """For each lane, whether the phase that a state or a parity denotes has completed."""
+        """True for each lane whose phase, which ``given`` denotes as a state or a parity, has completed."""
         phase = self.phase[rows]
         if parity:
             bad = given > 1
@@ -487,7 +493,8 @@ class Mbarriers:
             self.order.acquire(c, blocks, known, relaxed, True, of_lanes=True)
 
     def should_suspend(self, c: WarpBatch, ins: Instruction) -> bool:
-        """True if a try_wait suspends its lanes. It returns false at once the first time, and at random later."""
+        """True if a try_wait suspends its lanes: never at its first execution, later at random. Otherwise it returns
+        false at once."""
         key = c.warp, ins.line
         engine = self.wave.engine
         if key in self.answered_false and (self.stall_progress == engine.progress or engine.random.randrange(8)):

@@ -2,7 +2,8 @@
 
 A fence publishes the clocks of its warp. A store or an atomic operation after the fence carries that publication, also
 when another warp executes it after a barrier. A strong read (volatile, relaxed, acquire, atomic) of the value receives
-the publication. It takes effect at once with .acquire, otherwise at the next fence or barrier of the warp.
+the publication. The warp acquires the publication at once if the read has .acquire, otherwise at its next fence or
+barrier.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from ptxgen.emulator.warp_batch import WarpBatch, Wave
 Array = NDArray[Any]
 
 
-#: by cluster: the clocks of its warps, and the clocks up to which proxy fences follow their writes: to global memory,
-#: and to tensor maps
+#: number of a cluster -> an array with the clocks of its warps, and the clocks up to which proxy fences follow their
+#: writes: to global memory, and to tensor maps
 Clocks = dict[int, Array]
 
 
@@ -33,7 +34,8 @@ def merge(target: Clocks, other: Clocks) -> None:
 
 
 class Publication:
-    """The clocks that a fence releases: to all threads, to threads of its cluster, and (by block) of its block."""
+    """The clocks that a fence releases: those for all threads, those for threads of its cluster, and by block those for
+    threads of its block."""
 
     def __init__(self) -> None:
         self.block_scope: dict[int, Clocks] = {}
@@ -57,7 +59,7 @@ class Publications:
         return len(self.publications) - 1
 
     def unite(self, numbers: list[int]) -> int:
-        """The number of the union of several publications."""
+        """The number of a publication that contains several publications."""
         key = tuple(sorted({n for n in numbers if n}))
         if len(key) < 2:
             return key[0] if key else 0
@@ -74,7 +76,7 @@ class Publications:
 
 
 class History:
-    """The state that one warp released or acquired, by its clock; each entry includes the earlier ones."""
+    """The states that one warp released or acquired, by the clock of the warp. Each entry includes the earlier ones."""
 
     def __init__(self) -> None:
         self.clocks: list[int] = []
@@ -85,13 +87,14 @@ class History:
         self.entries.append(entry)
 
     def at(self, clock: int) -> Any:
-        """The last entry up to a clock; None if there is none."""
+        """The last entry at or before a clock; None if there is none."""
         i = bisect_right(self.clocks, clock)
         return self.entries[i - 1] if i else None
 
 
 class Messages:
-    """The messages of one wave. Warps are numbered within their cluster, clusters within the launch."""
+    """The messages between the threads of one wave and others. Warps are numbered within their cluster, clusters within
+    the launch."""
 
     def __init__(self, wave: Wave, checks: Checks, publications: Publications) -> None:
         self.wave, self.checks, self.publications = wave, checks, publications
@@ -109,7 +112,8 @@ class Messages:
         return self.first + block // self.size
 
     def clocks(self, warp: int, block: int) -> Array:
-        """The clocks of its cluster that a warp has acquired, and those up to which proxy fences follow writes."""
+        """The clocks that a warp has acquired of the warps of its cluster, and those up to which proxy fences follow
+        their writes."""
         checks = self.checks
         out = np.zeros((3, checks.actors), np.int32)
         out[0] = checks.clocks[warp, :, block]
@@ -119,7 +123,7 @@ class Messages:
         return out
 
     def other_clusters(self, warp: int, block: int) -> Clocks:
-        """The clocks that a warp has acquired of other clusters."""
+        """The clocks that a warp has acquired of the warps of other clusters."""
         out: Clocks = {}
         if self.acquired:
             cluster = self.cluster(block)
@@ -179,7 +183,8 @@ class Messages:
     # ---- acquire
 
     def receive(self, c: WarpBatch, lanes: Array, numbers: Array, acquires: bool) -> None:
-        """Lanes read values that carry publications."""
+        """Lanes read values that carry publications. ``numbers``: those of the publications; ``acquires``: the read has
+        .acquire."""
         some = np.flatnonzero(numbers)
         if not len(some):
             return
@@ -225,6 +230,7 @@ class Messages:
                 history.add(int(checks.clocks[w, actor, block]), received)
 
     def acquired_clock(self, warp: int, block: int, cluster: int, actor: int, row: int = 0) -> int:
-        """The acquired clock of a warp of another cluster; ``row``: as in ``Shadow.ordered``."""
+        """The clock up to which a warp has acquired a warp (``actor``) of another cluster; ``row``: as in
+        ``Shadow.ordered``."""
         known = self.other_clusters(warp, block).get(cluster)
         return 0 if known is None else int(known[row, actor])

@@ -17,7 +17,7 @@ Array = NDArray[Any]
 
 
 class RegisterPool:
-    """The registers of each thread of a warp, and the released registers of each block.
+    """The number of registers of each thread of a warp, and the number of released registers of each block.
 
     All warps of a warpgroup must execute the same setmaxnreg, in the same order.
     """
@@ -28,15 +28,16 @@ class RegisterPool:
         self.counts = np.zeros(shape, np.int64)
         self.free = np.zeros(wave.blocks, np.int64)
         self.waiting: list[tuple[WarpBatch, Instruction, Array, int, int]] = []
-        #: by warp and block: the number of executed setmaxnreg
+        #: as [warp, block]: the number of setmaxnreg instructions that the warp has executed
         self.executed = np.zeros(shape, np.int64)
-        #: by warp, block and number of a setmaxnreg: the clock of the warp
+        #: (warp, block, n) -> the clock of the warp at its n-th setmaxnreg
         self.clock: dict[tuple[int, int, int], int] = {}
-        #: by warpgroup, block and number of a setmaxnreg: the warp that executed it first, and its instruction
+        #: (warpgroup, block, n) -> the warp that was first to execute the n-th setmaxnreg, and that instruction
         self.first: dict[tuple[int, int, int], tuple[WarpBatch, Instruction]] = {}
 
     def check_warpgroup(self, c: WarpBatch, ins: Instruction, lanes: Array) -> None:
-        """Faults if the setmaxnreg of a warp differs from those of its warpgroup; counts it."""
+        """Faults if the setmaxnreg of a warp differs from that of the other warps of its warpgroup; counts the
+        instruction."""
         w, group = c.warp, c.warp // WARPS
         others = [v for v in range(WARPS * group, WARPS * group + WARPS) if v != w]
         for block in np.flatnonzero(c.warps(lanes)).tolist():
@@ -62,12 +63,14 @@ class RegisterPool:
         return all(clock is not None and known[o] >= clock for o, clock in zip(others, clocks, strict=True))
 
     def check_exit(self, c: WarpBatch, warps: Array) -> None:
-        """Faults if a warp exits in some blocks before a setmaxnreg that its warpgroup executes."""
+        """Faults if a warp exits, in some blocks, before a setmaxnreg that another warp of its warpgroup has
+        executed."""
         if self.first:
             self.check_missing(c.warp // WARPS, warps, {c.warp: warps})
 
     def check_missing(self, group: int, blocks: Array, ended: dict[int, Array]) -> None:
-        """Faults if a warp of a warpgroup has ended, by block, and has executed fewer setmaxnreg than another warp."""
+        """Faults if a warp has ended after fewer setmaxnreg instructions than another warp of its warpgroup has
+        executed. ``ended``: the warps, each with the blocks in which it has ended."""
         executed = self.executed[WARPS * group : WARPS * group + WARPS]
         for warp, by_block in ended.items():
             for block in np.flatnonzero(blocks & by_block & (self.executed[warp] < executed.max(axis=0))).tolist():
@@ -80,7 +83,7 @@ class RegisterPool:
         raise fault(DivergenceFault, text, c, ins, 32 * block)
 
     def check_stalled(self) -> None:
-        """Faults if warps wait for registers and part of a warpgroup has executed a setmaxnreg."""
+        """Faults if warps wait for registers while only a part of a warpgroup has executed a setmaxnreg."""
         for c, _, lanes, _, _ in self.waiting:
             for block in np.flatnonzero(c.warps(lanes)).tolist():
                 for group in range(len(self.wave.batches) // WARPS):

@@ -6,9 +6,9 @@ unless one of these orders it after the mark: synchronisations of the warp (``la
 cluster (``checks``, ``happens_before``), or a message through memory (``messages``). The marks of a launch are kept for
 the next launch, which may begin before this one has ended.
 
-Not reported as races: two atomic or strong accesses; several lanes of one warp that write one address in one
-instruction; a write of the value that memory already holds; a weak read unordered with atomic operations, as before a
-compare-and-swap loop; a strong read of a weak store that a fence precedes.
+These are not reported as races: two atomic or strong accesses; several lanes of one warp that write one address in one
+instruction; a write of the value that memory already holds; a weak read that is unordered with atomic operations, as
+before a compare-and-swap loop; a strong read of a weak store which a fence precedes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from ptxgen.errors import AsyncFault, Fault, Place, RaceFault
 Array = NDArray[Any]
 
 
-#: bits of a mark: thread, strength, whether the async proxy made the access, number of the instruction, clock
+#: parts of a mark: thread, strength, whether the async proxy made the access, number of the instruction, clock
 THREAD = (1 << 28) - 1
 
 
@@ -54,7 +54,7 @@ class Shadow:
         self.size = engine.cluster_blocks
         units = (len(self.memory.buffer) >> self.shift) + 1
         self.writer = np.zeros(units, np.int64)
-        #: the units that are written are from the first to the last of these
+        #: the first and the last unit that the launch has written
         self.written = [units, -1]
         self.reader, self.first = np.zeros(units, np.int64), np.zeros(units, np.int64)
         self.has_messages = engine.program.messages
@@ -63,9 +63,9 @@ class Shadow:
         self.numbers: dict[int, int] = {}
         self.sites: list[Instruction] = []
         self.memory_orders: dict[int, MemoryOrder] = {}
-        #: for each atomic instruction, by number: the warps that have executed it
+        #: number of an atomic instruction -> the warps that have executed it
         self.atomic_warps: dict[int, Array] = {}
-        #: earlier launches that may not have ended, and whether any thread of this launch waits for them
+        #: earlier launches that may not have ended; True if a thread of this launch waits for them
         self.earlier, self.waits = earlier, False
         self.enabled = engine.blocks * self.warps_per_block * 32 < THREAD
 
@@ -93,7 +93,8 @@ class Shadow:
         return self.sites[number - 1] if 0 < number < 4095 else None
 
     def place(self, mark: int, name: str) -> Place | None:
-        """The access of a mark, as the other side of a fault; None if its instruction is not known."""
+        """The place of the access that a mark records, as the other side of a fault; None if its instruction is not
+        known."""
         ins = self.instruction(mark)
         if ins is None:
             return None
@@ -168,7 +169,8 @@ class Shadow:
             messages.receive(c, lanes, self.carried[at >> self.shift], order.acquires)
 
     def write(self, c: WarpBatch, ins: Instruction, order: MemoryOrder, at: Array, lanes: Array, size: int) -> Array:
-        """Checks writes. Returns, by lane, the mark of another lane that writes the same unit in this step, or 0."""
+        """Checks writes. For each lane, returns the mark of another lane that writes the same unit in this step, or
+        0."""
         self.overlaps(c, ins, at, lanes, size, True)
         messages = c.wave.messages
         if order.releases and messages is not None:
@@ -211,7 +213,8 @@ class Shadow:
             self.written = [min(self.written[0], int(g.min())), max(self.written[1], int(g.max()))]
 
     def attach_messages(self, c: WarpBatch, order: MemoryOrder, at: Array, lanes: Array) -> None:
-        """Written values carry the publications of their writers; atomic operations add theirs."""
+        """Lets written values carry the publications of their writers; atomic operations add theirs to those already
+        carried."""
         messages = c.wave.messages
         assert messages is not None
         numbers, g = messages.carried(c, lanes), at >> self.shift
@@ -262,12 +265,12 @@ class Shadow:
     # ---- the async proxy
 
     def bulk(self, c: WarpBatch, ins: Instruction, lane: int, low: int, high: int, writes: bool) -> None:
-        """A bulk copy of a lane reads or writes the bytes from address ``low`` to ``high``."""
+        """Checks a bulk copy of a lane that reads or writes the bytes from address ``low`` to ``high``."""
         first, last = (low - GLOBAL_BASE) >> self.shift, (high - 1 - GLOBAL_BASE) >> self.shift
         self.transfer(c, ins, lane, np.arange(first, last + 1), writes)
 
     def box(self, c: WarpBatch, ins: Instruction, lane: int, region: TensorRegion, writes: bool) -> None:
-        """As ``bulk``, for the region of a tensor."""
+        """Checks a tensor copy of a lane that reads or writes a region of a tensor."""
         if region.empty:
             return
         size = region.tensor.dtype.itemsize
@@ -313,7 +316,7 @@ class Shadow:
     # ---- tensor maps
 
     def use_map(self, c: WarpBatch, ins: Instruction, lane: int, address: int) -> None:
-        """A tensor copy of a lane uses the map at an address of global memory."""
+        """Checks the use, by a tensor copy of a lane, of the tensor map at an address of global memory."""
         if not self.enabled:
             return
         at, lanes = np.array([address - GLOBAL_BASE]), np.array([lane])
@@ -328,7 +331,8 @@ class Shadow:
         self.reader[g] = mark
 
     def check_map_fences(self, c: WarpBatch, ins: Instruction, lane: int, address: int, old: Array) -> None:
-        """Faults unless a release of tensor maps follows each write of a map, and an acquire of it follows that."""
+        """Faults unless a release of tensor maps follows each write of a tensor map, and an acquire of the map follows
+        that release."""
         acquired = getattr(c.wave.checks, "map_acquired", None)
         if acquired is None:
             return
@@ -362,7 +366,7 @@ class Shadow:
         operation: str,
         earlier: str,
     ) -> None:
-        """Raises if an access conflicts with marks of other threads and is not ordered after them."""
+        """Reports a race if an access conflicts with marks of other threads and is not ordered after them."""
         if not old.any():
             return
         bad = ((old ^ mark) & THREAD != 0) & (old != 0)
@@ -396,9 +400,10 @@ class Shadow:
             self.fail(c, ins, lanes[race], int(lanes[i]), address, int(old[i]), operation, earlier)
 
     def same_atomic(self, old: Array, strengths: Array, mine: Array) -> Array:
-        """True if marks are of an atomic instruction that the warp of the accessing thread has executed too.
+        """True for each mark of an atomic instruction that the warp of the accessing thread has executed, too.
 
-        The thread whose operation was last may store to that address: its operation has read the other results.
+        The thread that executed the atomic operation last may store to that address, because it has read the other
+        results.
         """
         out = np.zeros(len(old), bool)
         for number in np.unique(old[strengths == ATOMIC] >> NUMBER & 4095).tolist():
@@ -407,9 +412,10 @@ class Shadow:
         return out
 
     def ordered(self, c: WarpBatch, old: Array, lanes: Array, row: int, reads: bool = False) -> Array:
-        """True if lanes are ordered after marks. ``reads``: the marks are of reads.
+        """True for each lane that is ordered after its mark. ``reads``: the marks are those of reads.
 
-        ``row`` 1: after a fence.proxy.async too; ``row`` 2: after a release of tensor maps too.
+        ``row``: what must be between the mark and the lane besides the order: 0: nothing; 1: a fence.proxy.async; 2: a
+        release of tensor maps.
         """
         if not len(old):
             return np.zeros(0, bool)
@@ -446,8 +452,8 @@ class Shadow:
     def fail(
         self, c: WarpBatch, ins: Instruction, lanes: Array, lane: int, at: int, old: int, operation: str, earlier: str
     ) -> None:
-        """Reports a race of ``lanes``; the first of them, ``lane``, accesses position ``at``, and ``old`` is its
-        mark."""
+        """Reports a race of ``lanes``. The first of them, ``lane``, accesses position ``at``, and ``old`` is the mark
+        there."""
         thread = old & THREAD
         block, warp = divmod(thread >> 5, self.warps_per_block)
         mine = c.wave.first + (lane >> 5)
@@ -465,13 +471,13 @@ class Shadow:
     # ---- launches that may not have ended
 
     def wait(self, c: WarpBatch, warps: Array) -> None:
-        """griddepcontrol.wait by some warps."""
+        """Records that some warps execute griddepcontrol.wait."""
         self.waits = True
         clocks = c.wave.checks.clock_of(c.warp)
         c.wave.waited[c.warp][warps] = clocks[warps]
 
     def overlaps(self, c: WarpBatch, ins: Instruction, at: Array, lanes: Array, size: int, writes: bool) -> None:
-        """Raises if lanes without griddepcontrol.wait conflict with accesses of an unfinished launch."""
+        """Faults if lanes that have not executed griddepcontrol.wait conflict with accesses of an unfinished launch."""
         if not self.earlier:
             return
         checks = c.wave.checks

@@ -1,4 +1,4 @@
-"""One access to shared memory, as the checks record it, and the pages of 128 bytes that it touches."""
+"""The record of one access to shared memory, and the pages of 128 bytes that it touches."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PAGE = 7
 
 
 def page_bits(lo: int, hi: int) -> int:
-    """The pages of bytes lo to hi - 1 of a block's shared memory, as the bits of an integer."""
+    """The pages that contain bytes ``lo`` to ``hi`` - 1 of a block's shared memory, as bits of an integer."""
     first = lo >> PAGE
     return ((1 << (((hi - 1) >> PAGE) - first + 1)) - 1) << first
 
@@ -23,9 +23,9 @@ def page_bits(lo: int, hi: int) -> int:
 class Touch:
     """One access of one warp batch: byte positions in the wave's arena, ``size`` bytes each.
 
-    ``number``: the position of a write in the order of execution; ``changed``: for each position, whether a store
-    changed a value that another warp had stored (None: not known). ``arrival``: the line of an arrival by other lanes
-    of the warp that does not release it (0: none).
+    ``number``: the number of a write in the order of execution; ``changed``: for each position, whether a store changed
+    a value that another warp had stored (None: not known); ``arrival``: the line of an arrival by other lanes of the
+    warp that does not release the access (0: none).
     """
 
     __slots__ = ("arrival", "changed", "index", "ins", "lanes", "mask", "number", "offset", "pages", "size")
@@ -37,7 +37,7 @@ class Touch:
         self.changed: Array | None = None
 
     def positions(self) -> tuple[Array, Array | None]:
-        """Byte positions of the active lanes, and the numbers of those lanes (None: all)."""
+        """The pair (byte positions of the active lanes, numbers of these lanes or None for all)."""
         if self.mask is None:
             return self.index + self.offset, self.lanes
         lanes = np.flatnonzero(self.mask)
@@ -58,7 +58,8 @@ class Touch:
 
 
 class Reads:
-    """Reads of one size through one register: instruction ``sites[i][1]`` reads at ``index`` + ``sites[i][0]``."""
+    """Reads of one size through one address register: instruction ``sites[i][1]`` reads at ``index`` +
+    ``sites[i][0]``."""
 
     __slots__ = ("index", "mask", "pages", "sites", "size", "touches")
 
@@ -73,7 +74,7 @@ class Reads:
 
 
 def each(accesses: Iterable[Touch | Reads]) -> Iterator[Touch]:
-    """Accesses one by one."""
+    """The accesses one by one: each of ``Reads`` as several."""
     for access in accesses:
         if isinstance(access, Reads):
             yield from access.each()
@@ -89,10 +90,10 @@ def words(positions: Array, size: int) -> list[tuple[int, Array]]:
 
 
 def units(positions: Array, size: int, shift: int) -> list[Array]:
-    """The units of ``1 << shift`` bytes that cover ``size`` bytes from each position."""
+    """The numbers of the units of ``1 << shift`` bytes that cover ``size`` bytes from each position."""
     first = positions >> shift
     return [first + i if i else first for i in range(max(size >> shift, 1))]
 
 
-#: by unit size: the value of a unit whose bytes are all marked
+#: bytes of a unit -> the value of the unit whose bytes are all marked
 FULL = {1: 1, 2: 0x0101, 4: 0x01010101, 8: 0x0101010101010101}

@@ -1,7 +1,7 @@
-"""The wgmma operations of a warpgroup that are in flight, their groups, and the registers that they use.
+"""The wgmma operations in flight of a warpgroup, their groups, and the registers that they use.
 
 A product starts when all four warps have issued it. It reads its operands from memory at once ("early"), or when the
-first warp waits for it ("late"). A warp may access the registers of a product only after its wait.
+first warp waits for it ("late"). A warp may access the registers of a product only after it has waited for the product.
 """
 
 from __future__ import annotations
@@ -30,10 +30,11 @@ WARPS = 4
 class Form:
     """One wgmma instruction of a program.
 
-    ``rows_d``, ``rows_a``: rows of the register file that hold D, and A (None: in shared memory); ``d_set``, ``a_set``:
-    the numbers of these register sets; ``dtype``: of D; ``bits``: an unsigned type of the size of the elements of A and
-    B; ``transposed``: whether A and B are; ``multiply(a, b, d or None)`` computes D. ``stored``: the columns of a
-    sparse A that are stored, half of k, else 0; ``multiply`` then has their numbers as another argument.
+    ``rows_d``, ``rows_a``: rows of the register file that hold D, and A (None: A is in shared memory); ``d_set``,
+    ``a_set``: the numbers of these register sets; ``dtype``: the type of D; ``bits``: an unsigned type with the size of
+    the elements of A and B; ``transposed``: whether A and B are transposed; ``multiply(a, b, d or None)`` computes D;
+    ``stored``: the number of columns of a sparse A that are stored, half of k, else 0. For a sparse A, ``multiply``
+    also takes the numbers of these columns.
     """
 
     ins: Instruction
@@ -50,9 +51,10 @@ class Form:
 
 
 class Product:
-    """A product that some blocks have issued; arrays [block] or [warp, block]. ``exists``: the blocks that issue it.
+    """A product that some blocks have issued; arrays are [block] or [warp, block]. ``exists``: the blocks that issue
+    the product.
 
-    ``columns``: of the stored elements of a sparse A, [block, 64, stored column].
+    ``columns``: the columns of the stored elements of a sparse A, [block, 64, stored column].
     """
 
     def __init__(self, form: Form, exists: Array, actors: int) -> None:
@@ -98,7 +100,8 @@ class Warpgroup:
     ) -> None:
         """Warp ``c`` of some blocks (a mask) issues a product.
 
-        By block: descriptors, whether D is added, and the columns of the stored elements of its 16 rows of a sparse A.
+        The arrays have an element for each block: ``a``, ``b``: descriptors; ``adds``: whether D is added; ``columns``:
+        the columns of the stored elements of the warp's 16 rows of a sparse A.
         """
         w = c.warp % WARPS
         rest = blocks.copy()
@@ -119,7 +122,7 @@ class Warpgroup:
     def check_agreement(
         self, c: WarpBatch, take: Array, product: Product, form: Form, a: Array, b: Array, adds: Array
     ) -> None:
-        """Faults if this warp issues another product than the other warps of its warpgroup."""
+        """Faults if this warp issues a product that differs from that of the other warps of its warpgroup."""
         if product.form is not form:
             block = int(np.argmax(take))
             text = f"another warp of the warpgroup executes the wgmma of line {product.form.ins.line} instead"
@@ -219,7 +222,7 @@ class Warpgroup:
         product.done[blocks] = True
 
     def load(self, form: Form, blocks: Array) -> Accumulators:
-        """The accumulators of some blocks, loaded from registers if those are newer."""
+        """The accumulators of some blocks, loaded from registers where these are newer."""
         self.flush_overlapping(form.d_set)
         store = self.accumulators.get(form.d_set)
         if store is None or store.data.shape[2] != form.n or store.data.dtype != form.dtype:
@@ -235,7 +238,7 @@ class Warpgroup:
         return store
 
     def flush_overlapping(self, number: int) -> None:
-        """Writes other accumulators that share registers with a set to the registers."""
+        """Writes the accumulators of other register sets that share registers with set ``number`` to the registers."""
         for other in self.wave.program.register_sets.overlaps[number]:
             store = self.accumulators.get(other)
             if store is not None:
@@ -311,7 +314,7 @@ class Warpgroup:
                 c.forget_addresses(number)
 
     def retry_waits(self) -> None:
-        """Repeats the waits that may depend on a product that another warp has just issued."""
+        """Repeats waits that were blocked by a product which another warp had not issued yet."""
         waiting, self.waiting = self.waiting, []
         for c, ins, lanes, after, keep in waiting:
             self.wait(c, ins, lanes, after, keep)

@@ -1,4 +1,5 @@
-"""The operands of wgmma: matrices in shared memory by their descriptors, and in the registers of a warpgroup."""
+"""The operands of wgmma: matrices that descriptors address in shared memory, and matrices in the registers of a
+warpgroup."""
 
 from __future__ import annotations
 
@@ -15,16 +16,17 @@ from ptxgen.emulator.sync.touch import page_bits
 Array = NDArray[Any]
 
 
-#: swizzle spans in bytes, by the code in bits 62 and 63 of a descriptor
+#: code in bits 62 and 63 of a descriptor -> span of the swizzle in bytes
 SPANS = (0, 128, 64, 32)
 
 
-#: the address space of a descriptor in chunks of 16 bytes
+#: size of the address space of a descriptor, in chunks of 16 bytes
 CHUNKS = 1 << 14
 
 
 class Region(NamedTuple):
-    """The chunks of an operand in a block's shared memory, in the order of the matrix; pages, first and last."""
+    """The chunks of an operand in a block's shared memory, in the order of the matrix; their pages; the first and last
+    chunk."""
 
     chunks: Array
     pages: int
@@ -34,10 +36,10 @@ class Region(NamedTuple):
 
 @functools.lru_cache(maxsize=4096)
 def region(descriptor: int, rows: int, transposed: bool, depth: int = 1) -> Region:
-    """The region of an operand with ``rows`` rows of A (columns of B) and 32 * ``depth`` bytes of k.
+    """The region of an operand with ``rows`` rows of A (columns of B), and 32 * ``depth`` bytes along k.
 
-    Chunks are [row, 2 * depth] for a K-major operand, and [k, group of 8 rows] for a transposed one with 16-bit
-    elements.
+    The chunks are [row, 2 * depth] for a K-major operand, and [k, group of 8 rows] for a transposed operand, which has
+    16-bit elements.
     """
     start, leading, stride = (descriptor >> at & 0x3FFF for at in (0, 16, 32))
     span = SPANS[descriptor >> 62]
@@ -66,7 +68,7 @@ def within(where: Region, end: int) -> bool:
 
 
 def matrix(arena: Array, where: Array, transposed: bool, dtype: Any) -> Array:
-    """The elements of an operand, row by row; ``arena``: chunks as pairs of 64-bit words."""
+    """The elements of an operand, row by row. ``arena``: shared memory as chunks, which are pairs of 64-bit words."""
     data = arena[where]
     if not transposed:
         rows: Array = data.view(dtype).reshape(len(where), -1)
@@ -80,7 +82,8 @@ def matrix(arena: Array, where: Array, transposed: bool, dtype: Any) -> Array:
 
 
 def take_accumulator(words: Array, blocks: int, half: bool) -> Array:
-    """[block, 16, N] of the accumulators of a warp, [register, 32 * blocks]; ``half``: two f16 a register."""
+    """The accumulators [block, 16, N] of a warp, from its registers [register, 32 * blocks]; ``half``: a register holds
+    two f16."""
     groups = len(words) // (2 if half else 4)
     if half:
         shaped = words.reshape(groups, 2, blocks, 8, 4).transpose(2, 1, 3, 0, 4)  # block, upper rows, row, group, pair
@@ -90,7 +93,7 @@ def take_accumulator(words: Array, blocks: int, half: bool) -> Array:
 
 
 def put_accumulator(matrix: Array) -> Array:
-    """The inverse of ``take_accumulator``: [register, 32 * blocks]."""
+    """The registers [register, 32 * blocks] for accumulators of a warp; the inverse of ``take_accumulator``."""
     blocks, _, n = matrix.shape
     if matrix.itemsize == 2:
         words = np.ascontiguousarray(matrix).view(np.uint32).reshape(blocks, 2, 8, n // 8, 4)
@@ -100,7 +103,7 @@ def put_accumulator(matrix: Array) -> Array:
 
 
 def take_a(words: Array, blocks: int, dtype: Any) -> Array:
-    """[block, 16, k] of A in the registers of a warp, [4, 32 * blocks]."""
+    """The 16 rows [block, 16, k] of A of a warp, from its registers [4, 32 * blocks]."""
     size = np.dtype(dtype).itemsize
     each = 4 // size
     words_of_lanes = (

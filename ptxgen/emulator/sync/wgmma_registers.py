@@ -16,10 +16,10 @@ Mask = NDArray[np.bool_] | None
 
 
 class RegisterSets:
-    """Numbers of the sets of one program.
+    """The register sets of one program, by number.
 
     ``rows``: for each accumulator, its rows in the register file; ``overlaps``: for each set, the sets that share
-    registers with it; ``of``: for each slot, the sets that contain it.
+    registers with it; ``of``: slot of a register -> the sets that contain it.
     """
 
     def __init__(self, code: list[Instruction]) -> None:
@@ -53,7 +53,7 @@ class RegisterSets:
 
     @staticmethod
     def check_access(sets: list[int], name: str, ins: Instruction) -> Step:
-        """A step that faults if a product in flight uses the register, and records the access."""
+        """A step that faults if a product in flight uses a register of these sets, and records the access."""
 
         def step(c: WarpBatch, m: Mask) -> None:
             if c.busy_registers:
