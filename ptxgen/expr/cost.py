@@ -10,7 +10,8 @@ from ptxgen.expr.node import Node
 from ptxgen.expr.ptx import contracted, ordered
 from ptxgen.expr.value_types import type_of
 
-#: operators whose instructions take the absolute value of an operand as a modifier, and those that negate it
+#: operators whose instructions can take the absolute value of an operand by a modifier, and those whose instructions
+#: can negate an operand by one
 _MODIFY = {"+", "-", "*", "min", "max", "fmin", "fmax", "<", "<=", "==", "!=", "sqrt", "rsqrt"}
 _NEGATE = {*_MODIFY, "fma"}
 #: comparisons of f32, whose result one instruction can write as the number 0 or 1

@@ -1,4 +1,4 @@
-"""One folder an operation: problem type, lowering, references, checks, suites, random problems, vendor baselines."""
+"""One folder per operation: problem type, lowering, references, checks, suites, random problems, vendor baselines."""
 
 from ptxgen.expr.node import Node
 from ptxgen.operations.conv.operation import CONV

@@ -24,8 +24,8 @@ _is_grad_enabled = torch.is_grad_enabled
 
 
 class RecentCalls:
-    """Keeps a value for calls with like tensors. The value is made at the second such call, because a guard costs as
-    much as it saves in two calls. ``operation``: as in ``launching.settings``."""
+    """Keeps a value for repeated calls with tensors of the same properties. The value is made at the second such call,
+    because a guard costs as much time as it saves in two calls. ``operation``: as in ``launching.settings``."""
 
     def __init__(self, operation: str) -> None:
         self._operation = operation

@@ -29,8 +29,7 @@ def scaled_mm(
     ``input``: M×K. ``mat2``: K×N. ``scale_a``, ``scale_b``: float32; either one element each, or M×1 and 1×N, or one
     element for each block of 128 along K: M×⌈K/128⌉ or ⌈M/128⌉×⌈K/128⌉ for ``scale_a``, ⌈K/128⌉×N or ⌈K/128⌉×⌈N/128⌉
     for ``scale_b``. ``bias``: N elements of the type of the result. ``out_dtype``: bfloat16 by default.
-    ``use_fast_accum``: sums stay in the
-    accumulators of the tensor cores, which lose bits. The result has no gradient.
+    ``use_fast_accum``: sums stay in the accumulators of the tensor cores, which lose bits. The result has no gradient.
 
     ShapeError, DtypeError, DeviceError, InputError: an argument breaks a rule.
     """

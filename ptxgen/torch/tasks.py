@@ -478,7 +478,7 @@ class _Backward:
         return _run(_text(step.program), arrays, numbers, self.fast)
 
     def _gathered(self, of: gradients.Gathered) -> Tensor:
-        """The elements of an input at the positions along k that another array has."""
+        """The elements of an input at the positions along k that the array ``positions`` has."""
         x, at = self.arrays[of.array], self.arrays[of.positions].long()
         if self.extents["k"] == 0:
             return x.new_zeros(at.shape)

@@ -1,8 +1,8 @@
 """The baseline cuDNN, called through PyTorch: the fastest algorithm for a convolution by cuDNN's own benchmarking.
 
 Images and filters are tried in NCHW and in NHWC, whatever the layout of the problem is (cuDNN does not support CHWN).
-Times exclude transpositions. Epilogue operations are fused if PyTorch has a fused call, else they
-run after the convolution.
+Times exclude transpositions. Epilogue operations are fused if PyTorch has a fused call, else they run after the
+convolution.
 """
 
 from __future__ import annotations

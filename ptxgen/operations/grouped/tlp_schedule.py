@@ -416,8 +416,8 @@ class TlpPolicy:
         return best._asdict(), settings_file(database), stored
 
     def _tuned(self, measured: list[list[tuple[TlpSchedule, float]]], bodies: str) -> tuple[float, Setting]:
-        """The setting with these bodies and their best threshold, and before it the mean of the logarithms of its
-        times."""
+        """The mean of the logarithms of the times of a setting, and the setting: the one with these bodies and their
+        best threshold."""
         groups = [[(choice.scheme.tlp, us) for choice, us in group if choice.bodies == bodies] for group in measured]
         limit = tune_threshold(groups)
         return log_mean(groups, limit), Setting(limit, bodies)

@@ -24,7 +24,7 @@ def _elements(p: Spmm) -> tuple[int, int, int]:
 
 
 def _without_sum(p: Spmm) -> Gemm:
-    """The problem that computes C without a product, where the sum over K is empty: C as it is stored."""
+    """The GEMM that computes C if the sum over K is empty, on the matrix C as it is stored."""
     m, n = (p.n, p.m) if p.column_major_c else (p.m, p.n)
     made = Gemm(
         m,

@@ -187,7 +187,7 @@ def _sink(p: Task, program: Program, roles: Roles, whole: Node, accumulator: str
 
 
 def _ascending(p: Task, program: Program) -> tuple[str, ...]:
-    """The roles of the arrays whose elements ascend."""
+    """The roles of the arrays that are sorted in ascending order (``sorted_keys``)."""
     keys = joined_keys(program.when) if p.sorted_keys else None
     return () if keys is None else tuple(array_of(str(x.value)) for x in keys)
 

@@ -98,7 +98,7 @@ class CollectBudget:
             raise InputError(f"group is {self.group}; it must be at least 1")
 
     def own(self, problems: int) -> int:
-        """The number of configurations that each problem of a group of ``problems`` problems brings."""
+        """The number of configurations that each problem adds to its group, which has ``problems`` problems."""
         return min(self.configurations, math.ceil(SHARED_KERNELS * self.configurations / problems))
 
 

@@ -55,11 +55,11 @@ ROWS_AT_ONCE = 1 << 15  #: rows scored at a time: larger matrices do not fit the
 @dataclass(frozen=True)
 class Search:
     """The result of a search. ``best``: pairs (configuration, predicted microseconds), the fastest first; the order
-    counts the share of the preparation of operands in each call;
-    ``total``: number of legal candidates of the families that were searched; ``scored``: number of those that the model
-    scored; ``factor``: the performance model predicts the candidates that were not scored, or the representatives of
-    their classes, slower than the best by more than this factor;
-    ``scale``: the factors by which the performance model's times of families without trees are multiplied.
+    counts the time of operand preparation that falls on one call, too; ``total``: the number of legal candidates of the
+    families that were searched; ``scored``: the number of candidates that the model scored; ``factor``: the performance
+    model predicts the candidates that were not scored, or the representatives of their classes, slower than the best by
+    more than this factor; ``scale``: the factors by which the performance model's times of families without trees are
+    multiplied.
     """
 
     best: list[tuple[Config, float]]

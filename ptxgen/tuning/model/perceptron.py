@@ -30,8 +30,8 @@ FARTHEST = 8.0  #: features are clipped at so many standard deviations: few trai
 
 
 class Perceptron:
-    """A multi-layer perceptron with rectified linear units. It reads the features of the trees, each scaled to mean 0
-    and variance 1, and learns the same logarithm of time. UnavailableError: scikit-learn is missing."""
+    """A multi-layer perceptron with rectified linear units. It reads the same features as the trees, each scaled to
+    mean 0 and variance 1, and learns the same logarithm of time. UnavailableError: scikit-learn is missing."""
 
     def __init__(
         self, hidden: tuple[int, ...], rows: Training, target: str, mask: NDArray[np.bool_], seed: int = SEED

@@ -625,14 +625,13 @@ def tune(
     measured next; the saving is the weight of the problem (``weights``, default 1) times its time times the predicted
     gain. Configurations that the database holds are not measured again, so an interrupted run continues where it
     stopped. Processes that share a database share the work: each measures configurations that no other measures.
-    ``seeds``: configurations to
-    measure first, in place of the shipped seeds. ``retry``: measure again the configurations that failed in earlier
-    runs. ``deadline``: the end of the run, by default ``budget.seconds`` from now; after SIGINT or SIGTERM, the
-    function returns the results so far. ``vendor``: auto: the final comparison times the vendor's library, too; never:
-    it does not; None: as ``PTXGEN_VENDOR`` says. ``observed``: energy, power and clock of the finalists are observed
-    and stored. ``objective``: energy: they are observed for ``budget.efficient`` configurations, and the returned
-    winner has the least energy per call; the stored winner is always the fastest configuration. LaunchError: the device
-    cannot be used. UnavailableError: the device has no energy counter.
+    ``seeds``: configurations to measure first, in place of the shipped seeds. ``retry``: measure again the
+    configurations that failed in earlier runs. ``deadline``: the end of the run, by default ``budget.seconds`` from
+    now; after SIGINT or SIGTERM, the function returns the results so far. ``vendor``: auto: the final comparison times
+    the vendor's library, too; never: it does not; None: as ``PTXGEN_VENDOR`` says. ``observed``: energy, power and
+    clock of the finalists are observed and stored. ``objective``: energy: they are observed for ``budget.efficient``
+    configurations, and the returned winner has the least energy per call; the stored winner is always the fastest
+    configuration. LaunchError: the device cannot be used. UnavailableError: the device has no energy counter.
     """
     if database is None:
         raise InputError("database is None; tune requires a database")

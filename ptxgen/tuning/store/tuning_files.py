@@ -201,7 +201,7 @@ def read_winners(path: Path) -> tuple[Header, list[Measurement]]:
 
 
 def _number(text: str) -> float:
-    """The time of a winner. InputError: the text is not a number."""
+    """The time of a winner, read from its text. InputError: the text is not a number."""
     try:
         return float(text)
     except ValueError:

@@ -17,7 +17,8 @@ from ptxgen.runtime.vendor_libraries import load_torch
 
 @functools.cache
 def load_triton() -> Any:
-    """The module Triton. UnavailableError: Triton, or PyTorch with a GPU, whose tensors Triton takes, is missing."""
+    """The module ``triton``. Raises UnavailableError if Triton is missing, or PyTorch, whose tensors Triton takes, or a
+    GPU."""
     load_torch()
     try:
         import triton

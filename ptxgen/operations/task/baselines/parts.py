@@ -1,4 +1,4 @@
-"""The parts of a program that baselines print."""
+"""Divides a program into the parts that the texts of baselines are made of."""
 
 from __future__ import annotations
 
