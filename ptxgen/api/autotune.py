@@ -22,14 +22,14 @@ _log.addHandler(logging.NullHandler())
 
 @contextmanager
 def autotune(time_limit: float = 60.0) -> Iterator[list[Tuned]]:
-    """Tunes the problems that calls within the block compute, for ``time_limit`` seconds at the end of the block; later
-    calls use the winners, which are stored in the user's database.
+    """Tunes the problems that calls within the block compute. Tuning runs for ``time_limit`` seconds at the end of the
+    block; later calls use the winners, which are stored in the user's database.
 
-    Each problem is timed on the GPU that computed it, once for each GPU model. Problems that are computed more often
-    or take longer are measured more; several GPUs have equal parts of the time. The ``with`` statement yields a list,
-    to which the results are added. Nothing is tuned if the block raises an error or if one of its streams is being
+    Each problem is timed on the GPU that computed it, once for each GPU model. Problems that are computed more often or
+    take longer are measured more; several GPUs have equal parts of the time. The ``with`` statement yields a list, to
+    which the results are added. Nothing is tuned if the block raises an error or if one of its streams is being
     captured into a graph. InputError: ``time_limit`` is not a positive number. DatabaseError: the database cannot be
-    used; if it is damaged, before the block. LaunchError: the device cannot be used.
+    used; a damaged one raises it before the block runs. LaunchError: the device cannot be used.
     """
     if isinstance(time_limit, bool) or not isinstance(time_limit, int | float) or not time_limit > 0:
         raise InputError(f"time_limit is {time_limit!r}; it must be a positive number of seconds")

@@ -149,7 +149,8 @@ class ConvArguments:
     # ---- arrays
 
     def axes(self, role: str) -> str:
-        """The axes of the array with this role, in the problem's letters, in the user's order."""
+        """The axes of the array with this role, in the order of the user's array, as letters of the problem's
+        layouts."""
         if role == "filters":
             return str(self.filters).lower()
         layout = str(self.layout).lower()

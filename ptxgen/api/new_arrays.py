@@ -51,7 +51,8 @@ def _viewed(x: Any, name: str) -> Any:
 
 
 def result_of(made: Any, x: Any) -> Any:
-    """The array of the library of ``x`` for ``made``, a result that ``empty_array`` allocated."""
+    """The result of a call as an array of the library of ``x``. ``made``: the array of the result, which
+    ``empty_array`` has allocated."""
     if isinstance(made, DeviceArray):
         return x.__array_namespace__().from_dlpack(made)
     if isinstance(made, np.ndarray) and not isinstance(x, np.ndarray):

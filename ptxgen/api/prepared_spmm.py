@@ -362,7 +362,7 @@ class PreparedSpmm:
         return replace(self._problem, n=n, ldb=0, ldc=0)
 
     def forget_indices(self) -> None:
-        """Releases the index arrays of the caller. The stream of a call is found from the values."""
+        """Releases the index arrays of the caller. Later calls find their stream by the array of values."""
         csr, origin = self._csr, self._csr.values.origin
         views = replace(csr.indptr, origin=origin), replace(csr.indices, origin=origin)
         self._csr = csr._replace(indptr=views[0], indices=views[1])

@@ -133,7 +133,7 @@ class QuantizedWeight:
         return tuple(v.address for v in self._views.values())
 
     def host_arrays(self) -> dict[str, Any]:
-        """The arrays in host memory, with the names of the problem."""
+        """The arrays in host memory, by their names in the problem."""
         names = {"packed": "B", "scales": "scales", "zeros": "zeros"}
         return {names[name]: as_numpy(v) for name, v in self._views.items()}
 

@@ -239,7 +239,7 @@ class _Lists:
 
 @dataclass(frozen=True)
 class _Call:
-    """One call. ``n``: the number of values, or of values of each row."""
+    """One call for the best values. ``n``: the number of values, or of values of each row."""
 
     program: Program
     output: Top

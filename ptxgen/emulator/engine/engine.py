@@ -437,7 +437,7 @@ class Engine:
             c.polled = False
 
     def guard_split(self, c: WarpBatch, blk: Block, at: int, m: Mask) -> tuple[Mask, bool]:
-        """The pair (lanes whose guard is true, whether there are any). The other lanes continue after the
+        """The pair (lanes whose guard is true, True if there is such a lane). The other lanes continue after the
         instruction."""
         if blk.guard is None:
             return m, True

@@ -255,8 +255,8 @@ class HappensBefore(Checks):
     def release_of_lanes(
         self, c: WarpBatch, ins: Instruction, lanes: Array, blocks: Array
     ) -> tuple[Released, list[Touch]]:
-        """The pair (state that some lanes (a mask) of warp ``c`` release, accesses of the other lanes that it does not
-        cover).
+        """Releases the state of some ``lanes`` (a mask) of warp ``c``. Returns the released state, and the accesses of
+        the other lanes, which the release does not cover.
 
         Other lanes run independently, so that their unordered accesses may follow the release: they become part of the
         next segment.

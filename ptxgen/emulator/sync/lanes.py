@@ -131,7 +131,7 @@ class AccessLog:
             self.entries.append((members, "synchronise"))
 
     def exchange(self, members: Array | None, event: str = "exchange") -> None:
-        """Lanes exchange registers; ``members`` None: all lanes.
+        """Lanes exchange registers; ``members``: as in ``Lanes.synchronise``, None: all lanes.
 
         ``event``: "product" for a matrix product, "elect" if the exchanged values do not depend on what lanes have
         read.

@@ -412,10 +412,11 @@ class Shadow:
         return out
 
     def ordered(self, c: WarpBatch, old: Array, lanes: Array, row: int, reads: bool = False) -> Array:
-        """True for each lane that is ordered after its mark. ``reads``: the marks are those of reads.
+        """True for each lane whose access is ordered after its mark in ``old``. ``reads``: the marks are those of
+        reads.
 
-        ``row``: what must be between the mark and the lane besides the order: 0: nothing; 1: a fence.proxy.async; 2: a
-        release of tensor maps.
+        ``row``: 0: any order counts; 1: a fence.proxy.async must also follow the marked access; 2: a release of tensor
+        maps must also follow the marked access.
         """
         if not len(old):
             return np.zeros(0, bool)

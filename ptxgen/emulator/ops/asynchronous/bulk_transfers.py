@@ -170,7 +170,8 @@ class CopyFromShared:
         self.async_state.stores.setdefault(batch.warp, []).append(self)
 
     def check_source(self, clipped: Callable[[int], Array | None]) -> None:
-        """Faults if a copy reads uninitialised bytes."""
+        """Faults if the source of a copy has uninitialised bytes; ``clipped(i)``: the bytes of lane i that the copy
+        uses."""
         checks = self.batch.wave.checks
         if not self.pages & ~checks.valid_pages:
             return

@@ -258,7 +258,8 @@ class Undefined:
         return [np.where(bad, changed, np.uint64(0)) for changed in bits]
 
     def combined(self, c: WarpBatch, body: dict[str, Any], operands: Operands) -> list[Array]:
-        """The undefined lanes of a sum, a difference or a copy: those in which the unknown terms do not cancel."""
+        """The undefined lanes of a sum, a difference or a copy: those in which the unknown values in its operands do
+        not cancel."""
         ins: Instruction = body["ins"]
         total = np.zeros(c.n, np.uint64)
         undefined_lanes = {reg.slot: where for reg, where in operands}
