@@ -301,8 +301,8 @@ def device_memory(x: Any, argument: str) -> tuple[int, int, int | None]:
 
 
 def matrix_layout(v: View) -> tuple[str, int] | None:
-    """The pair (``N`` if rows are contiguous or ``T`` if columns are, leading dimension) of each matrix. None: neither
-    is contiguous."""
+    """The pair (``N`` if rows are contiguous, ``T`` if columns are; leading dimension) of a matrix, or of each matrix
+    of a batch. None: neither rows nor columns are contiguous."""
     (rows, columns), (down, along) = v.shape[-2:], v.strides[-2:]
     if rows == 0 or columns == 0:
         return "N", 0

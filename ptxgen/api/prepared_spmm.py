@@ -77,8 +77,8 @@ def spmm_prepare(
 ) -> PreparedSpmm:
     """A handle of the sparse matrix ``a``, which multiplies it many times: ``p = spmm_prepare(a)``, then ``p(b)``.
 
-    If B has infinities or NaN, kernels that also multiply padding zeros may give NaN in rows of C whose rows of A have
-    no nonzero at that element of B. ``exact_nonfinite=True`` excludes these kernels.
+    If an element of B in row k is infinite or NaN, kernels that also multiply padding zeros may give NaN in rows of C
+    whose row of A has no nonzero in column k. ``exact_nonfinite=True`` excludes these kernels.
 
     ``a``: as for ``spmm``. The handle keeps its arrays, or a copy on the device of arrays in host memory. It makes the
     format that its kernel reads once, on the device. ``calls``: the number of products; the kernel is chosen that takes

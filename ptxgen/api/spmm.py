@@ -41,7 +41,7 @@ def spmm(
     the dense operand.
 
     Zeros stored in A are multiplied, so infinities and NaN in B give NaN there. Where the call uses a handle (below),
-    NaN may also appear in rows of C whose rows of A have no nonzero at that element of B.
+    an infinity or NaN in row k of B may also give NaN in rows of C whose row of A has no nonzero in column k.
 
     ``a`` is M×K, of SciPy, CuPy or PyTorch, or a ``SparseMatrix``. Other formats than CSR (CSC, COO, BSR) are converted
     by their library: PyTorch tensors once, as long as they exist and do not change, others at each call; a handle of

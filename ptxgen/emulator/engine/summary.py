@@ -55,7 +55,7 @@ def access_fields(a: Access) -> Document:
 
 
 def stats_fields(stats: Stats) -> Document:
-    """The counts of a launch."""
+    """The counts of a launch, as plain data."""
     classes = sorted(stats.warp_instructions, key=lambda c: (-stats.warp_instructions[c], c))
     return {
         "seconds": stats.seconds,
