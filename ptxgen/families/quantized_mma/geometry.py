@@ -47,8 +47,7 @@ class QuantizedMmaGeometry(ThreadLoadGeometry):
     steps: IntOrColumn  #: steps of a warp per K iteration
     words: IntOrColumn  #: words of weights that a lane has per row and step
     scaled: BoolOrColumn  #: True if scale groups are shorter than a row
-    #: True if pairs consist of elements four apart, which makes the conversion of 4-bit weights cheaper
-    strided: BoolOrColumn
+    strided: BoolOrColumn  #: True if pairs are of elements four apart, for cheaper conversion of 4-bit weights
     stage_bytes: IntOrColumn  #: bytes of a stage of activations in shared memory
     sums_shared: IntOrColumn  #: bytes of the sums in shared memory, before the stages
     copies: IntOrColumn  #: copies of a thread to a stage; a block may have more threads than copies

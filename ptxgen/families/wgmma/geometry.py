@@ -69,8 +69,7 @@ class SideGeometry:
     kmajor: BoolOrColumn  #: True if K is contiguous
     box: IntOrColumn  #: contiguous elements of a TMA box
     rows: IntOrColumn  #: elements along this side that TMA loads
-    #: elements that one block of a multicast loads: columns of Y, rows of X (if not K-major, elements of K)
-    slice: IntOrColumn
+    slice: IntOrColumn  #: what a block of a multicast loads: columns of Y, rows of X (elements of K if not K-major)
     bytes: IntOrColumn  #: bytes in a stage
     realigned: BoolOrColumn  #: True if math warpgroups realign it in shared memory
 
