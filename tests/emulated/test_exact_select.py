@@ -16,7 +16,7 @@ from ptxgen.codegen.nearest_pairs import NearestPairs
 from ptxgen.codegen.render import render_pairs
 from ptxgen.expr.node import constant, node
 from ptxgen.lowering.lower import lower
-from ptxgen.operations.task import exact_filter
+from ptxgen.operations.task import exact_filter, exact_nearest
 from ptxgen.operations.task.baselines.exact import ExactFilter
 from ptxgen.operations.task.checks import random_arrays
 from ptxgen.operations.task.exact_select import COUNT, ExactSelect
@@ -49,6 +49,8 @@ def query(condition: str, when: str = "") -> str:
 def runs(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bool]]:
     """For each call with a filter: False where there was no room for its candidates. A filter pays from the first
     step."""
+    for module in (exact_filter, exact_nearest):
+        monkeypatch.setattr(module, "LEAST_DISTANCE", 16)
     found: list[bool] = []
     launched = exact_calls.launched
 

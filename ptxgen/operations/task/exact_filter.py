@@ -35,7 +35,7 @@ from ptxgen.problem.peak_rates import peak_rate, scalar_rate
 
 LEAST = 1 << 33  #: from so many steps on, the filter takes less time than the f32 kernel
 DEEPEST = 1 << 16  #: the greatest K for which the proof holds
-LEAST_DISTANCE = 16  #: the least K of filters of squares of differences; below, scalar kernels hold whole rows
+LEAST_DISTANCE = 24  #: the least K of filters of squares of differences; below, bounds of scalar kernels take less
 FASTER = 4  #: tensor cores must be so many times as fast as scalar instructions
 PAIRS = 64  #: one pair in so many may be a candidate; more would take as long as the f32 kernel
 LEAST_PAIRS = 1024
