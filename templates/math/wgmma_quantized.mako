@@ -44,31 +44,31 @@ ${constants.shr("%row", "%row", f.swizzle_shift)}\
     mul.lo.u32 %desc_low, %stage, ${m.stage_units};
     add.u32 %y_stage_desc_low, %y_desc_low, %desc_low;
 ${load(f.first_chunk)}\
-% for k in range(f.k_steps):
-  % if m.begins_group(k):
+% for step in plan.weight_steps:
+  % if step.begins_group:
 ${scales.begin_zero_points()}\
   % endif
-    // ---- K step ${k}; wait: the products of the step before the previous one, which frees the registers of the fragments
+    // ---- K step ${step.k}; wait: the products of the step before the previous one, which frees the registers of the fragments
     wgmma.wait_group.sync.aligned 1;
-  % if k == 1 and not m.promotes:
+  % if step.frees_previous:
 ${pipeline.free_previous()}\
   % endif
-  % for x in f.dequantized(k, plan.scales.offsets):
+  % for x in step.dequantized:
 ${dequantize.word(f.dequantizer, x.to, x.word, x.offsets)}\
   % endfor
-  % for chunk in f.next_chunk(k):
+  % for chunk in step.chunks:
 ${load(chunk)}\
   % endfor
-  % if m.ends_sum(k - 1):
-${promotion.promote(m.complete_sums)}\
-  % endif
-  % if m.begins_group(k):
+  % for sums in step.complete:
+${promotion.promote(sums)}\
+  % endfor
+  % if step.begins_group:
 ${scales.begin_scales()}\
   % endif
     wgmma.fence.sync.aligned;
-  % for s in m.step_products[k]:
+  % for s in step.products:
 ${smem.descriptor("%y_desc", "%y_stage_desc_low", s.y, plan.y)}\
-    wgmma.mma_async.sync.aligned.${m.instruction} ${m.wgmma_acc[s.mi, :]}, ${f.operands[k][s.mi]}, %y_desc, ${s.scale_d}${m.immediates};
+    wgmma.mma_async.sync.aligned.${m.instruction} ${m.wgmma_acc[s.mi, :]}, ${step.operands[s.mi]}, %y_desc, ${s.scale_d}${m.immediates};
   % endfor
     wgmma.commit_group.sync.aligned;
 % endfor

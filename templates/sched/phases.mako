@@ -1,24 +1,18 @@
 ## The phase of a strided input gradient to which a block's tile belongs. A table has the numbers of each phase; all phases have
 ## the same tiles. If groups of channels are items of a batch, %item counts phases, and within each phase the items of the
 ## launch.
+<%namespace name="items" file="/${context['plan'].batch.items_template}"/>
 <%def name="registers()">
     .reg .b32 %item, %items, %phase_start, %phase_pixels<${plan.batch.axes}>;
     .reg .b64 %phase_table, %phase_row, %item_c;
     ld.param.u64 %phase_table, [phase_table];  ld.param.u32 %items, [phases];
-% if plan.batch.groups:
-    .reg .b32 %first_item, %items_of_phase, %batch_index, ${plan.batch.phase_number};
-    .reg .b64 %batch_stride_c;
-    ld.param.u32 %items_of_phase, [items];  ld.param.u32 %first_item, [first_item];  ld.param.u64 %batch_stride_c, [batch_stride_c];
-    mul.lo.u32 %items, %items, %items_of_phase;
-% endif
+${items.registers()}\
     cvta.to.global.u64 %phase_table, %phase_table;
 </%def>
 
 <%def name="last_coordinates()">
     .reg .b32 %item_tiles, %item_tile${plan.scheduler.skipped_register};
-% if plan.batch.groups:
-    .reg .b32 ${plan.batch.coordinate_registers};
-% endif
+${items.last_coordinates()}\
 </%def>
 
 ## grid.z counts phases.
@@ -37,31 +31,18 @@ ${phase()}\
 
 ## %item_c: the first pixel of the phase in C, or in its images; %phase_pixels: its pixels along each axis; %min_iters: its iterations of K.
 <%def name="phase()">
-% if plan.batch.groups:
-    div.u32 ${plan.batch.phase_number}, %item, %items_of_phase;
-    mul.lo.u32 %tmp0, ${plan.batch.phase_number}, %items_of_phase;
-    sub.u32 %batch_index, %item, %tmp0;
-    add.u32 %batch_index, %first_item, %batch_index;
-% endif
+${items.phase_number()}\
     mad.wide.u32 %phase_row, ${plan.batch.phase_number}, ${plan.batch.row_bytes}, %phase_table;
     ld.global.nc.v2.u32 {%min_iters, %phase_start}, [%phase_row];
 % for a in range(plan.batch.axes):
     ld.global.nc.u32 %phase_pixels${a}, [%phase_row+${plan.batch.axis_offsets[a]}];
 % endfor
     mad.wide.u32 %item_c, %phase_start, ${plan.c.bytes}, ${plan.batch.phases_base};
-% if plan.batch.groups:
-    cvt.u64.u32 %tmp64, %batch_index;
-    mad.lo.u64 %item_c, %tmp64, %batch_stride_c, %item_c;
-% endif
+${items.c_address()}\
 </%def>
 
-## The group's coordinates in tensors A and B, each of which has all groups.
 <%def name="tensor_coordinates()">
-% if plan.batch.groups:
-  % for register in plan.batch.coordinates:
-    mov.u32 ${register}, %batch_index;
-  % endfor
-% endif
+${items.tensor_coordinates()}\
 </%def>
 
 ## Pingpong: the K iterations of a tile of the other warpgroup, whose phase may have others.
@@ -72,9 +53,7 @@ ${phase()}\
     div.u32 %tmp0, ${tile}, %item_tiles;
     sub.u32 %last, %items, 1;
     min.u32 %tmp0, %tmp0, %last;
-% if plan.batch.groups:
-    div.u32 %tmp0, %tmp0, %items_of_phase;
-% endif
+${items.phase_of("%tmp0")}\
     mad.wide.u32 %row, %tmp0, ${plan.batch.row_bytes}, %phase_table;
     ld.global.nc.u32 %skipped_iters, [%row];
     }

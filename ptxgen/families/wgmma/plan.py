@@ -34,7 +34,7 @@ from ptxgen.families.wgmma.matrix.fragment_lists import FragmentLists
 from ptxgen.families.wgmma.matrix.fragment_states import FragmentReduceKernels, FragmentStates
 from ptxgen.families.wgmma.matrix.fragment_values import FRAGMENT, FragmentValues
 from ptxgen.families.wgmma.matrix.loads import MatrixLoads
-from ptxgen.families.wgmma.matrix.mainloop import Mainloop, Pipeline
+from ptxgen.families.wgmma.matrix.mainloop import Mainloop, Pipeline, WeightStep
 from ptxgen.families.wgmma.matrix.parameters import MEANINGS, TmaParameters
 from ptxgen.families.wgmma.matrix.quantized_weights import GroupScales, QuantizedLoads
 from ptxgen.families.wgmma.matrix.reduction import ClusterReduction, SplitKFixup
@@ -140,6 +140,12 @@ class WgmmaPlan(Plan):
         elif isinstance(sink, SelectValues):
             lists = FragmentLists(p, self.arithmetic.type, mi, columns)
             self.selected = lists if complete else SelectedLists(p)
+
+    @property
+    def weight_steps(self) -> list[WeightStep]:
+        """The K steps of a stage of quantized weights."""
+        assert isinstance(self.scales, GroupScales)
+        return self.mainloop.weight_steps(self.scales.offsets)
 
     @property
     def slice_bases(self) -> tuple[str, str]:

@@ -75,6 +75,11 @@ class PhaseBatch(TensorBatch):
     row_bytes = 4 * PhaseTable.WORDS
 
     @property
+    def items_template(self) -> str:
+        """The template file with the items of a phase."""
+        return "sched/phase_items.mako" if self.groups else "sched/phase_item.mako"
+
+    @property
     def phases_base(self) -> str:
         """The register with the address to which offsets of phases are added."""
         return "%workspace" if self.by_phase else "%C"

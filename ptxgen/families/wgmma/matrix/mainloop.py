@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -14,7 +15,12 @@ from ptxgen.codegen.vectorized import WARP, Last
 from ptxgen.families.wgmma import bf16x3, promotion
 from ptxgen.families.wgmma.geometry import COLUMNS, ROWS, STEP, WARPGROUP, WgmmaGeometry, stage_depth
 from ptxgen.families.wgmma.layout import ADDRESS_MASK, OperandPath, Product
-from ptxgen.families.wgmma.matrix.quantized_weights import QuantizedFragments, QuantizedOperand
+from ptxgen.families.wgmma.matrix.quantized_weights import (
+    ChunkLoads,
+    Dequantized,
+    QuantizedFragments,
+    QuantizedOperand,
+)
 from ptxgen.families.wgmma.matrix.rs_fragments import (
     BYTE_ROWS,
     WGMMA_NEXT_ROW,
@@ -39,6 +45,22 @@ class StageSum(NamedTuple):
     registers: Tile
     products: list[Product]
     complete: list[tuple[Tile, int]]
+
+
+class WeightStep(NamedTuple):
+    """K step ``k`` of a stage of quantized weights. ``begins_group``: True if the step begins a group with scales of
+    its own; ``frees_previous``: True if the previous stage is free when the wait of the step ends; ``chunks``: the loads
+    that follow the dequantization; ``complete``: the sums that are added to the totals before the products are
+    issued."""
+
+    k: int
+    begins_group: bool
+    frees_previous: bool
+    dequantized: list[Dequantized]
+    chunks: list[ChunkLoads]
+    complete: list[list[tuple[Tile, int]]]
+    products: list[Product]
+    operands: list[str]
 
 
 @dataclass(frozen=True)
@@ -208,6 +230,24 @@ class Mainloop(Part):
     def begins_group(self, k: int) -> bool:
         """True if K step ``k`` begins a group of weights that has scales of its own."""
         return self.promotes and k % self.promoted_steps == 0
+
+    def weight_steps(self, offsets: Sequence[Sequence[list[str]]]) -> list[WeightStep]:
+        """The K steps of a stage whose X is quantized weights. ``offsets``: as ``QuantizedFragments.dequantized``."""
+        f = self.fragments
+        assert isinstance(f, QuantizedFragments)
+        return [
+            WeightStep(
+                k,
+                self.begins_group(k),
+                k == 1 and not self.promotes,
+                f.dequantized(k, offsets),
+                f.next_chunk(k),
+                [self.complete_sums] if self.ends_sum(k - 1) else [],
+                products,
+                f.operands[k],
+            )
+            for k, products in enumerate(self.step_products)
+        ]
 
     def ends_sum(self, k: int) -> bool:
         """True if the sum that ends with K step ``k`` is added to the total within the stage."""
