@@ -49,8 +49,8 @@ class StageSum(NamedTuple):
 
 class WeightStep(NamedTuple):
     """K step ``k`` of a stage of quantized weights. ``begins_group``: True if the step begins a group with scales of
-    its own; ``frees_previous``: True if the previous stage is free when the wait of the step ends; ``chunks``: the loads
-    that follow the dequantization; ``complete``: the sums that are added to the totals before the products are
+    its own; ``frees_previous``: True if the previous stage is free when the wait of the step ends; ``chunks``: the
+    loads that follow the dequantization; ``complete``: the sums that are added to the totals before the products are
     issued."""
 
     k: int
