@@ -189,4 +189,4 @@ def instruction(p: KernelProblem, d: Device | None = None) -> Instruction:
     if p.compute == COMPUTE and p.algebra is DIFFERENT_BITS:
         return replace(_TABLE["u32", COMPUTE], inverts=True) if d is None or d.sm >= INVERTED_FROM else DIFFERENT
     i = _promoted(_entry(p.element.real, p.compute, d) or _TABLE["f16", "f32"], p, d)
-    return of_floats_8(i, *(x.element for x in p.operands[:2]))
+    return of_floats_8(i, *(x.element for x in p.operands[:2])) if p.element.fp8 else i

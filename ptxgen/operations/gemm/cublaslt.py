@@ -53,6 +53,8 @@ _TRANSA, _TRANSB, _EPILOGUE, _BIAS_POINTER, _FAST_ACCUM = 3, 4, 7, 8, 25
 #: epilogue operation -> bits of cublasLtEpilogue_t. A residual is C of cuBLASLt with beta = 1
 _EPILOGUE_BITS = {"bias_column": 4, "relu": 2, "gelu": 32, "residual": 0}
 _SPLITS = 2  #: CUBLASLT_ALGO_CONFIG_SPLITK_NUM
+_REDUCTION_SCHEMES = 3
+_SUMS_IN_COMPUTE_TYPE = 3  #: CUBLASLT_REDUCTION_SCHEME_INPLACE | CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE
 _MAX_WORKSPACE, _ALIGNMENT_A, _ALIGNMENT_B, _ALIGNMENT_C, _ALIGNMENT_D = 1, 5, 6, 7, 8
 _NOT_SUPPORTED = 15
 
@@ -81,7 +83,8 @@ def available() -> str | None:
 class CublasLt:
     """A problem computed by cuBLASLt with alpha = 1 and beta = 0. The object holds a workspace of 64 MiB until it is
     closed or deleted. ``addresses``: the addresses of the arrays of the first launch, by name. ``algorithm``: the only
-    candidate, whose workspace the caller provides; None: the candidates of the heuristic.
+    candidate, whose workspace the caller provides; None: the candidates of the heuristic. ``precise``: leaves out
+    candidates that add sums of parts of K in the type of C, whose errors exceed those of the sums.
 
     ``algorithms``: the candidates in the order of the heuristic. ``failed``: the number of candidates that failed in
     ``best``. UnavailableError: cuBLASLt is missing. LaunchError: cuBLASLt has no algorithm for the problem, or does not
@@ -94,6 +97,7 @@ class CublasLt:
         problem: Gemm,
         addresses: Mapping[str, int] | None = None,
         algorithm: Algorithm | None = None,
+        precise: bool = False,
     ) -> None:
         if not problem.results * problem.k:
             raise ShapeError(f"{problem.key()}: an extent is 0, which cuBLASLt does not support")
@@ -113,7 +117,7 @@ class CublasLt:
         try:
             with driver.context("cuBLASLt"):
                 self._describe()
-                self.algorithms = [algorithm] if algorithm is not None else self._heuristic()
+                self.algorithms = [algorithm] if algorithm is not None else self._heuristic(precise)
             if algorithm is None:
                 self._space = driver.allocate(WORKSPACE)
         except BaseException:
@@ -211,12 +215,19 @@ class CublasLt:
         # with an fp8 D, C of cuBLASLt must be bf16, although beta is 0
         self._c = self._matrix("bf16", p.n, p.m, p.ldc, c) if p.output.fp8 else self._d
 
-    def _heuristic(self) -> list[Algorithm]:
+    def _heuristic(self, precise: bool) -> list[Algorithm]:
         """The candidates of cuBLASLt's heuristic. LaunchError: there is none."""
         lib = self._library
         preference = self._make("MatmulPreference")
         space = ct.c_uint64(WORKSPACE)
         _check(lib.cublasLtMatmulPreferenceSetAttribute(preference, _MAX_WORKSPACE, ct.byref(space), ct.sizeof(space)))
+        if precise:
+            mask = ct.c_uint32(_SUMS_IN_COMPUTE_TYPE)
+            _check(
+                lib.cublasLtMatmulPreferenceSetAttribute(
+                    preference, _REDUCTION_SCHEMES, ct.byref(mask), ct.sizeof(mask)
+                )
+            )
         for attribute, aligned in (
             (_ALIGNMENT_A, self._start("b")),
             (_ALIGNMENT_B, self._start("a")),
@@ -339,7 +350,7 @@ class CublasLtKernel:
 
     def __init__(self, driver: CudaDriver, problem: Gemm, text: str) -> None:
         if text == HEURISTIC:
-            with CublasLt(driver, problem) as library:
+            with CublasLt(driver, problem, precise=True) as library:
                 text = _text(library.algorithms[0])
         code, _, size = text.partition(" ")
         try:
@@ -353,7 +364,7 @@ class CublasLtKernel:
 def search(driver: CudaDriver, problem: Gemm, sets: Sequence[Mapping[str, int]], timing: Timing) -> str:
     """The text of the fastest algorithm for a problem, which is valid for one version of the library. LaunchError,
     ShapeError: cuBLASLt does not compute the problem."""
-    with CublasLt(driver, problem, sets[0]) as library:
+    with CublasLt(driver, problem, sets[0], precise=True) as library:
         times = library.times(sets, timing)
         return _text(library.algorithms[min(times, key=lambda i: times[i])])
 

@@ -128,9 +128,7 @@ class Gemm(ProblemBase):
     block_b: str = field(default="", metadata=described("Blocks of B, columns of C x K, likewise."))
     dtype_b: str = field(
         default="",
-        metadata=described(
-            "Type of B, if it is another one than that of A: e4m3 or e5m2, with A of the other.", "DTYPE"
-        ),
+        metadata=described("Type of B, if it is another 8-bit float than that of A. [default: the type of A]", "DTYPE"),
     )
 
     operation = "gemm"

@@ -71,9 +71,7 @@ class GroupedGemm(ProblemBase):
     block_b: str = field(default="", metadata=described("Blocks of B with scales, of jagged=m, likewise or 128x128."))
     dtype_b: str = field(
         default="",
-        metadata=described(
-            "Type of B, if it is another one than that of A: e4m3 or e5m2, with A of the other.", "DTYPE"
-        ),
+        metadata=described("Type of B, if it is another 8-bit float than that of A. [default: the type of A]", "DTYPE"),
     )
 
     operation = "grouped"
