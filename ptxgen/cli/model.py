@@ -38,7 +38,6 @@ LEAST_PROBLEMS = 1_000  #: the least problems of a comparison of regressors, so 
 @command(
     model,
     "train",
-    "--device h200 --out models",
     "--device h200 --also h100 --folder tuning_db --out models",
     "--vendor --device h200",
 )
