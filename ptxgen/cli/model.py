@@ -191,7 +191,9 @@ def _stored(options: DatabaseOptions, device: str, error: InputError) -> list[Me
     return rows
 
 
-@command(model, "vendor", "vendor-1.jsonl.xz --time-limit 120", tables=False)
+@command(
+    model, "vendor", "vendor-1.jsonl.xz --time-limit 120", "vendor-2.jsonl.xz --seed 1 --mixture conv=1", tables=False
+)
 def vendor(
     options: Common,
     out: Annotated[
