@@ -260,11 +260,11 @@ class ProblemBase:
                 raise DtypeError(f"{name} is {shown(value)}; with dtype {self.dtype} it must be one of {known}")
 
     def _normalize_second_dtype(self) -> None:
-        """Fills in ``dtype_b``, if it is empty. DtypeError: B has another type than A, and one of them is no 8-bit
-        float."""
+        """Sets ``dtype_b`` to its PTX name, or to an empty text if B has the type of A. DtypeError: B has another type
+        than A, and one of them is no 8-bit float."""
         name = self.dtype_b if self.dtype_b in DTYPES else canonical(self.dtype_b)
-        object.__setattr__(self, "dtype_b", name or self.dtype)
-        if self.dtype_b != self.dtype and not {self.dtype, self.dtype_b} <= set(FLOATS_8):
+        object.__setattr__(self, "dtype_b", "" if name == self.dtype else name)
+        if self.dtype_b and not {self.dtype, self.dtype_b} <= set(FLOATS_8):
             raise DtypeError(
                 f"dtype_b is {shown(self.dtype_b)} and dtype is {self.dtype}; they must be the same, or"
                 f" {' and '.join(FLOATS_8)}"

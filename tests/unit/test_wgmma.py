@@ -371,6 +371,7 @@ def test_single_row_needs_no_pitch():
         (Gemm(64, 64, 64, "TT", "e4m3"), "epilogue_smem=1", "wgmma_x_from_registers"),
         (QuantizedGemm(64, 64, 256, weights="s4", group=128), "u=128", "wgmma_quantized"),
         (QuantizedGemm(64, 64, 256, weights="s4", group=128), "transposed_mma=1 u=64", "wgmma_quantized"),
+        (QuantizedGemm(64, 64, 0, weights="s8"), "transposed_mma=1", "wgmma_k"),
         (Gemm(64, 64, 64, "TN", "s8"), "", "wgmma_kmajor_y"),
         (
             Gemm(64, 63, 64, "TN", "f16", ldb=63),

@@ -172,7 +172,7 @@ class WgmmaSpace(TileSpace):
         "grouped_slices",
         "wgmma_row_taps_offsets",
         "wgmma_resident_b_stages",
-        "wgmma_grouped_k",
+        "wgmma_k",
         "wgmma_b_once",
     )
 

@@ -444,9 +444,9 @@ RULES = (
         " stages=2 or more",
     ),
     Rule(
-        "wgmma_grouped_k",
-        lambda p, c, g, d: (not grouped(p)) | (p.k > 0),
-        "K={p.k}: the tile loop of a group takes K above 0",
+        "wgmma_k",
+        lambda p, c, g, d: (not grouped(p) and quantized_rows(p) is None) | (p.k > 0),
+        "K={p.k}: the tile loop of a group, and scales of quantized weights, take K above 0",
     ),
     Rule(
         "wgmma_persistent",

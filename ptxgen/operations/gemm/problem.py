@@ -213,7 +213,7 @@ class Gemm(ProblemBase):
 
     @property
     def description(self) -> list[str]:
-        types = f"{' and '.join(dict.fromkeys((self.dtype, self.dtype_b)))}, summed in {self.compute}"
+        types = f"{' and '.join(dict.fromkeys((self.dtype, self.dtype_b or self.dtype)))}, summed in {self.compute}"
         if self.block_a:
             types += f", scales of blocks of {self.block_a} of A and {self.block_b} of B"
         return [f"{self.operation}: C = alpha A B + beta C, layout {self.layout} (row-major), {types}"]

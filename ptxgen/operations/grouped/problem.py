@@ -268,7 +268,7 @@ class GroupedGemm(ProblemBase):
 
     @property
     def description(self) -> list[str]:
-        types = f"{' and '.join(dict.fromkeys((self.dtype, self.dtype_b)))}, summed in {self.compute}"
+        types = f"{' and '.join(dict.fromkeys((self.dtype, self.dtype_b or self.dtype)))}, summed in {self.compute}"
         return [f"{self.operation}: C = alpha A B + beta C per item, layout {self.layout} (row-major), {types}"]
 
     @property
