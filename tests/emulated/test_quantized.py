@@ -101,7 +101,7 @@ def test_groups_of_several_steps_have_their_scales_in_every_iteration(stages: in
 @pytest.mark.parametrize("m", [0, 1, 9])
 @pytest.mark.parametrize("k", [0, 2, 46])
 def test_edges_of_extents(m: int, k: int) -> None:
-    """No rows, no terms, and a K below a window."""
+    """No rows, no terms, and a K below that of a step."""
     p = QuantizedGemm(m, 7, k, weights="s4")
     arrays = operands(p, 3) | quantized_arrays(p, 3)
     got = computed(p, "ms=4 ns=2 ml=16 nl=16 u=32 kl=1 vec_b=1 stages=0", arrays)
@@ -109,10 +109,10 @@ def test_edges_of_extents(m: int, k: int) -> None:
 
 
 @pytest.mark.parametrize("m", [0, 9])
-@pytest.mark.parametrize("k", [0, 96])
-def test_edges_of_extents_by_wgmma(m: int, k: int) -> None:
-    """Likewise, with one row of weights, and a K that ends within a stage."""
-    p = QuantizedGemm(m, 1, k, weights="s4", group=32 if k else 0)
+@pytest.mark.parametrize("group", [0, 32])
+def test_edges_of_extents_by_wgmma(m: int, group: int) -> None:
+    """No rows of activations, one row of weights, and a K that ends within a stage."""
+    p = QuantizedGemm(m, 1, 96, weights="s4", group=group)
     arrays = operands(p, 3) | quantized_arrays(p, 3)
     got = computed(p, "family=wgmma ml=16 nl=64 u=64 stages=2 transposed_mma=1 epilogue_smem=1", arrays)
     assert compare(got, reference(p, arrays)).ok
