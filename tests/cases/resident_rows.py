@@ -41,6 +41,8 @@ LISTS = ("accum,i,j", "i,j", "i,accum*2,r[i]", "j")
 def problem(rng: np.random.Generator, limit: int, d: Device) -> Task:
     """A random reduction of rows, or list of pairs."""
     m, n, _ = extents(rng, limit)
+    if rng.random() < 0.25:
+        return _nearest(rng, m, n)
     dtype, k = str(rng.choice(["f32", "f32", "f64", "s32"])), int(rng.choice([1, 2, 3, 3, 4, 7, 16, LONGEST]))
     step, pairs = str(rng.choice(STEPS)), str(rng.choice(PAIRS))
     if rng.random() < 0.4:
@@ -53,6 +55,16 @@ def problem(rng: np.random.Generator, limit: int, d: Device) -> Task:
         op = "logsumexp" if dtype == "f32" and rng.random() < 0.5 else op
     text = _text(dtype, pairs, step, statement("C[i]", op, value))
     return Task(m, n, k, LAYOUTS[rng.integers(4)], dtype, text=text)
+
+
+def _nearest(rng: np.random.Generator, m: int, n: int) -> Task:
+    """Nearest rows, or those within a radius: sums of squares that have lower bounds."""
+    k, layout = int(rng.choice([2, 3, 8, 16])), LAYOUTS[rng.integers(4)]
+    if rng.random() < 0.5:
+        text = _text("f32", "", STEPS[0], "accum<s?L.add(accum,i,j)")
+        return Task(m, n, k, layout, "f32", text=text, capacity=m * n)
+    output = statement("C[i]", str(rng.choice(["min", "argmin"])), "accum")
+    return Task(m, n, k, layout, "f32", text=_text("f32", "", STEPS[0], output))
 
 
 def _text(dtype: str, pairs: str, step: str, output: str) -> str:
@@ -71,6 +83,8 @@ def config(p: Task, d: Device, rng: np.random.Generator, threads: int = 1024) ->
     few = {"row_warps": rng.choice([1, 2, 4], DRAWS), "column_parts": rng.choice([1, 1, 2, 3], DRAWS)}
     columns = columns.replace(**few, tile_columns=rng.choice([8, 32, 64], DRAWS), resident_k=p.k)
     rows = np.flatnonzero(legal(lower(p), columns, d) & (32 * columns.row_warps <= threads))
+    bounded = rows[columns.lower_bounds[rows] == 1]
+    rows = bounded if len(bounded) and rng.random() < 0.5 else rows
     return columns.row(int(rng.choice(rows))) if len(rows) else None
 
 
