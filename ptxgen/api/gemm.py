@@ -287,12 +287,13 @@ def launch_uncached(
     return result
 
 
-def check_same_dtype(a: View, b: View, floats_8: bool = False) -> None:
-    """DtypeError: a and b have different types. ``floats_8``: both 8-bit floats are allowed."""
+def check_same_dtype(a: View, b: View, names: tuple[str, str] = ("a", "b"), floats_8: bool = False) -> None:
+    """DtypeError: a and b have different types. ``names``: the arguments in the message; ``floats_8``: True if
+    both 8-bit floats are allowed."""
     if a.dtype is b.dtype or (floats_8 and a.dtype.fp8 and b.dtype.fp8):
         return
     allowed = f", or {' and '.join(FLOATS_8)}" if floats_8 else ""
-    raise DtypeError(f"a is {a.dtype} and b is {b.dtype}; they must be the same{allowed}")
+    raise DtypeError(f"{names[0]} is {a.dtype} and {names[1]} is {b.dtype}; they must be the same{allowed}")
 
 
 def check_operands(a: View, b: View) -> None:

@@ -22,14 +22,14 @@ from ptxgen.api.arrays import (
 )
 from ptxgen.api.block_scales import BlockScale, block_scales
 from ptxgen.api.epilogue_args import Activation, checked_activation
-from ptxgen.api.gemm import number
+from ptxgen.api.gemm import check_same_dtype, number
 from ptxgen.arguments import flag, word
 from ptxgen.errors import DtypeError, InputError, ShapeError
 from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.operations.gemm.strided_arrays import C
 from ptxgen.operations.grouped.problem import GroupedGemm, write_leading_dimensions
 from ptxgen.problem.base import ELEMENTWISE_OPERANDS, OUT_DTYPES
-from ptxgen.problem.dtypes import FLOATS_8, dtype
+from ptxgen.problem.dtypes import dtype
 
 
 def gemm_jagged(
@@ -170,10 +170,7 @@ def _offsets(offsets: Any, a: View) -> View:
 
 def _check_operands(axis: str, a: View, b: View, name_a: str, name_b: str, items: int) -> tuple[int, ...]:
     """The shape of the result. DtypeError, ShapeError, InputError: the operands cannot be multiplied."""
-    if a.dtype is not b.dtype and not (a.dtype.fp8 and b.dtype.fp8):
-        raise DtypeError(
-            f"{name_a} is {a.dtype} and {name_b} is {b.dtype}; they must be the same, or {' and '.join(FLOATS_8)}"
-        )
+    check_same_dtype(a, b, (name_a, name_b), floats_8=True)
     if a.dtype.name not in OUT_DTYPES:
         raise DtypeError(f"{name_a} and {name_b} have dtype {a.dtype}; no kernel multiplies them")
     require_same_memory(name_a, a, name_b, b)
