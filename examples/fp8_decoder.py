@@ -98,9 +98,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with torch.no_grad():
         wanted = model(x)
         before = bytes_of(model)
-        found = in_fp8(model)(x)
+        result = in_fp8(model)(x)
         after = bytes_of(model)
-    print(f"error {((found - wanted).norm() / wanted.norm()).item():.4f}")
+    print(f"error {((result - wanted).norm() / wanted.norm()).item():.4f}")
     print(f"memory {after / before:.3f}")
     return 0
 

@@ -81,10 +81,10 @@ class Training:
                 for _ in range(3):
                     self.step()
             side.synchronize()
-            graph, found = torch.cuda.CUDAGraph(), list[Tensor]()
+            graph, results = torch.cuda.CUDAGraph(), list[Tensor]()
             with torch.cuda.graph(graph):
-                found += self.step()
-            return lambda: (graph.replay(), found)[1]
+                results += self.step()
+            return lambda: (graph.replay(), results)[1]
         compiled = torch.compile(self.classes, fullgraph=fullgraph) if mode == "compile" else None
         step: Step = lambda: self.step(compiled)  # noqa: E731
         step()
@@ -95,7 +95,7 @@ def milliseconds(steps: Sequence[Step], repeats: int, calls: int) -> list[float]
     """The median time of each step, in rounds that alternate."""
     times: list[list[float]] = [[] for _ in steps]
     for _ in range(repeats):
-        for step, found in zip(steps, times, strict=True):
+        for step, samples in zip(steps, times, strict=True):
             step()
             begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
             begin.record()
@@ -103,12 +103,12 @@ def milliseconds(steps: Sequence[Step], repeats: int, calls: int) -> list[float]
                 step()
             end.record()
             end.synchronize()
-            found.append(begin.elapsed_time(end) / calls)
+            samples.append(begin.elapsed_time(end) / calls)
     return [statistics.median(each) for each in times]
 
 
-def difference(found: Sequence[Tensor], wanted: Sequence[Tensor]) -> list[float]:
-    return [float((a.double() - b.double()).norm() / b.double().norm()) for a, b in zip(found, wanted, strict=True)]
+def difference(result: Sequence[Tensor], wanted: Sequence[Tensor]) -> list[float]:
+    return [float((a.double() - b.double()).norm() / b.double().norm()) for a, b in zip(result, wanted, strict=True)]
 
 
 def main(words: Sequence[str] | None = None) -> int:

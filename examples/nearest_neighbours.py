@@ -42,20 +42,20 @@ class WithPtxgen:
         self.n, self.near = n, lambda c: c < radius
 
     def nearest(self) -> Tensor:
-        found: Tensor = self.d.argmin()
-        return found[:, None]
+        rows: Tensor = self.d.argmin()
+        return rows[:, None]
 
     def topk(self) -> Tensor:
-        found: Tensor = self.d.topk(self.n).indices
-        return found
+        rows: Tensor = self.d.topk(self.n).indices
+        return rows
 
     def density(self) -> Tensor:
-        found: Tensor = self.kernel.logsumexp()
-        return found
+        density: Tensor = self.kernel.logsumexp()
+        return density
 
     def within(self) -> Tensor:
-        found: Tensor = self.d.count(self.near)
-        return found
+        counts: Tensor = self.d.count(self.near)
+        return counts
 
 
 class WithTorch:
@@ -66,14 +66,14 @@ class WithTorch:
 
     def _by_rows(self, of: Callable[[Tensor], Tensor]) -> Tensor:
         squares = (self.y * self.y).sum(1) if self.product else None
-        found = []
+        parts = []
         for x in self.x.split(max(1, CHUNK // len(self.y))):
             if squares is None:
                 c = torch.cdist(x, self.y, compute_mode="donot_use_mm_for_euclid_dist").square_()
             else:
                 c = torch.addmm(squares, x, self.y.T, alpha=-2).add_((x * x).sum(1)[:, None]).clamp_(min=0)
-            found.append(of(c))
-        return torch.cat(found)
+            parts.append(of(c))
+        return torch.cat(parts)
 
     def nearest(self) -> Tensor:
         return self._by_rows(lambda c: c.argmin(1)[:, None])
@@ -96,20 +96,20 @@ class WithKeops:
         self.n, self.radius = n, radius
 
     def nearest(self) -> Tensor:
-        found: Tensor = self.c.argmin(dim=1)
-        return found
+        rows: Tensor = self.c.argmin(dim=1)
+        return rows
 
     def topk(self) -> Tensor:
-        found: Tensor = self.c.argKmin(self.n, dim=1)
-        return found
+        rows: Tensor = self.c.argKmin(self.n, dim=1)
+        return rows
 
     def density(self) -> Tensor:
-        found: Tensor = (self.c * -0.5).logsumexp(dim=1)
-        return found.flatten()
+        density: Tensor = (self.c * -0.5).logsumexp(dim=1)
+        return density.flatten()
 
     def within(self) -> Tensor:
-        found: Tensor = (self.radius - self.c).step().sum(dim=1)
-        return found.flatten()
+        counts: Tensor = (self.radius - self.c).step().sum(dim=1)
+        return counts.flatten()
 
 
 METHODS = ("nearest", "topk", "density", "within")
@@ -129,10 +129,10 @@ def milliseconds(call: Method, repeats: int) -> float:
     return statistics.median(times[1:])
 
 
-def difference(name: str, found: Tensor, wanted: Tensor, x: Tensor, y: Tensor) -> float:
+def difference(name: str, result: Tensor, wanted: Tensor, x: Tensor, y: Tensor) -> float:
     if name in ("density", "within"):
-        return float((found.double() - wanted.double()).abs().max())
-    distances = [((x[:, None] - y[each.long()]).double() ** 2).sum(-1) for each in (found, wanted)]
+        return float((result.double() - wanted.double()).abs().max())
+    distances = [((x[:, None] - y[each.long()]).double() ** 2).sum(-1) for each in (result, wanted)]
     sizes = (x.double() ** 2).sum(-1)[:, None] + (y[wanted.long()].double() ** 2).sum(-1)
     return float(((distances[0] - distances[1]).abs() / sizes).max())
 

@@ -158,9 +158,9 @@ def compare_rows(type: str, sm: int, run: Callable[[list[Node], dict[str, Any]],
     """Asserts that every row of this type of operands gives the values of NumPy. ``run``: computes expressions of
     variables, whose types and arrays it gets by name."""
     chosen = []
-    for (_, operand, _), found in rows().items():
+    for (_, operand, _), of_operand in rows().items():
         if operand == type:
-            chosen += [r for r in found if r.first <= sm][:1]
+            chosen += [r for r in of_operand if r.first <= sm][:1]
     for n in (1, 2, 3):
         group = [r for r in chosen if count(r) == n]
         if not group:

@@ -61,7 +61,7 @@ def random_roots(seed: int, count: int) -> list[Node]:
 
 
 def random_values(rng: np.random.Generator, n: int) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for type in TYPES:
         t = type_of(type)
         for i in range(3):
@@ -74,5 +74,5 @@ def random_values(rng: np.random.Generator, n: int) -> dict[str, Any]:
                 low, high = int(t.least), int(t.greatest)
                 x = np.where(rng.random(n) < 0.5, rng.integers(-2, 40, n) % 256, rng.integers(low, high, n))
             with np.errstate(over="ignore"):
-                found[f"{type}_{i}"] = np.asarray(x).astype(numpy_type(type))
-    return found
+                values[f"{type}_{i}"] = np.asarray(x).astype(numpy_type(type))
+    return values

@@ -64,8 +64,8 @@ class Lowering:
         self._module, self._family = module, family
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._module, name)
-        return of(found, self._family) if callable(found) and not isinstance(found, type) else found
+        attribute = getattr(self._module, name)
+        return of(attribute, self._family) if callable(attribute) and not isinstance(attribute, type) else attribute
 
 
 rules, space, space_bases, perf_model = (Lowering(m) for m in (_rules, _space, _space_bases, _perf_model))
@@ -89,7 +89,7 @@ def strips_of(problem: ProblemBase | KernelProblem) -> Any:
 
 def winograd_of(problem: ProblemBase | KernelProblem, tile: int) -> KernelProblem | None:
     """The products of a convolution over tiles of ``tile`` rows and columns; None: it has none."""
-    return next((p for p in _forms(problem) if (found := winograd(p)) is not None and found.tile == tile), None)
+    return next((p for p in _forms(problem) if (access := winograd(p)) is not None and access.tile == tile), None)
 
 
 def _forms(problem: ProblemBase | KernelProblem) -> tuple[KernelProblem, ...]:

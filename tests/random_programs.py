@@ -129,11 +129,11 @@ class _Maker:
         wide = {"f16": "f16", "bf16": "bf16"}.get(draw.choice(choices.types)) if draw.random() < 0.1 else None
         narrow = choices.narrow and wide is not None and reduction not in (*POSITIONS, "&", "|", "^")
         try:
-            found, accumulator = step_of(reduction, step, wide if narrow else None)
+            term, accumulator = step_of(reduction, step, wide if narrow else None)
         except TaskError:
-            found, accumulator = step_of(reduction, step, None)
+            term, accumulator = step_of(reduction, step, None)
         if draw.random() < 0.05 and reduction not in POSITIONS and accumulator == "f32" and "f64" in choices.types:
-            found, accumulator = step_of(reduction, step, "f64")
+            term, accumulator = step_of(reduction, step, "f64")
         self.kinds = choices.pair_axes
         initial = None
         if choices.initial and reduction not in (*POSITIONS, MEAN) and draw.random() < 0.3:
@@ -147,7 +147,7 @@ class _Maker:
         self.accumulator = variable(ACCUMULATOR, accumulator)
         number = draw.randint(1, choices.most) if draw.random() < 0.3 else 1
         outputs = tuple(self.output(f"C{n}") for n in range(number))
-        program = program_of(found, reduction, accumulator, outputs, initial, when)
+        program = program_of(term, reduction, accumulator, outputs, initial, when)
         if {axis for x in program.inputs for use in x.uses for axis in use} != {"i", "j", "k"}:
             raise TaskError("an axis has no array")
         return program
@@ -261,8 +261,8 @@ class _Maker:
         if depth > 0 and draw.random() < 0.2:
             return both(draw.choice("&|"), self.test(depth - 1), self.test(depth - 1))
         if draw.random() < 0.1:
-            found = unary("not", self.test(depth - 1))
-            return condition(found)
+            negated = unary("not", self.test(depth - 1))
+            return condition(negated)
         return condition(self.applied(draw.choice(("<", "<=", ">", ">=", "==", "!=")), a, b))
 
     def applied(self, op: str, a: Value, b: Value) -> Value:

@@ -176,8 +176,8 @@ class Groups:
         """All but the last ``left`` committed groups arrive."""
         while len(cls.waiting) - 1 > left:
             for to, pointer, mask in cls.waiting.pop(0):
-                found = pointer.load(mask)
-                to[...] = found if mask is None else np.where(mask, found, to)
+                value = pointer.load(mask)
+                to[...] = value if mask is None else np.where(mask, value, to)
 
 
 class Shared:
@@ -204,9 +204,9 @@ class GluonLanguage(Language):
     """Gluon's own part. Layouts are checked for their number of elements."""
 
     def allocate_shared_memory(self, type: np.dtype, shape: Any, layout: Any) -> Shared:
-        found = np.empty([int(x) for x in shape], type)
-        found.view(np.uint8)[...] = 0xFF
-        return Shared(found)
+        memory = np.empty([int(x) for x in shape], type)
+        memory.view(np.uint8)[...] = 0xFF
+        return Shared(memory)
 
     def thread_barrier(self) -> None:
         pass

@@ -113,9 +113,9 @@ class Checks(Tensors):
     @pytest.mark.parametrize(("name", "shapes", "options"), CASES)
     def test_results_and_gradients_are_those_of_pytorch(self, name, shapes, options):
         given = self.tensors(shapes)
-        found = self.derivatives(lambda *a: getattr(pt, name)(*a, **options), given)
+        derivatives = self.derivatives(lambda *a: getattr(pt, name)(*a, **options), given)
         wanted = self.derivatives(lambda *a: THEIRS[name](*a, **options), given)
-        for x, y in zip(found, wanted, strict=True):
+        for x, y in zip(derivatives, wanted, strict=True):
             assert x.shape == y.shape
             assert torch.equal(x, y)
 
@@ -127,10 +127,10 @@ class Checks(Tensors):
     @pytest.mark.parametrize(("name", "shapes", "dims", "options"), BATCHES)
     def test_vmap(self, name, shapes, dims, options):
         given = self.tensors(shapes)
-        found, wanted = (
+        result, wanted = (
             torch.vmap(lambda *a, f=f: f(*a, **options), dims)(*given) for f in (getattr(pt, name), THEIRS[name])
         )
-        assert torch.equal(found, wanted)
+        assert torch.equal(result, wanted)
 
     @pytest.mark.parametrize(
         ("name", "weight", "images"),
@@ -142,11 +142,11 @@ class Checks(Tensors):
     )
     def test_gradients_of_each_sample(self, name, weight, images):
         w, x = self.tensors((weight, images))
-        found, wanted = (
+        result, wanted = (
             torch.vmap(torch.func.grad(lambda w, x, f=f: f(x, w).square().sum()), (None, 0))(w, x)
             for f in (getattr(pt, name), THEIRS[name])
         )
-        assert torch.equal(found, wanted)
+        assert torch.equal(result, wanted)
 
     @pytest.mark.parametrize("name", ["linear", "conv1d", "gemm_grouped", "gemm_jagged"])
     def test_transforms_of_torch_func(self, name):
@@ -159,13 +159,13 @@ class Checks(Tensors):
             "gemm_jagged": (lambda x: pt.gemm_jagged(x[0], w[:1].mT, offsets), lambda x: x[0] @ w[0].mT),
         }[name]
 
-        found, wanted = (torch.func.grad(lambda x, f=f: f(x).square().sum())(x) for f in (ours, theirs))
-        assert torch.equal(found, wanted)
-        (y, found), (_, wanted) = torch.func.vjp(ours, x), torch.func.vjp(theirs, x)
+        derivatives, wanted = (torch.func.grad(lambda x, f=f: f(x).square().sum())(x) for f in (ours, theirs))
+        assert torch.equal(derivatives, wanted)
+        (y, derivatives), (_, wanted) = torch.func.vjp(ours, x), torch.func.vjp(theirs, x)
         for grad in (y, y.clone().requires_grad_()):  # after the transform, with and without a recorded gradient
-            assert torch.equal(found(grad)[0], wanted(grad)[0])
+            assert torch.equal(derivatives(grad)[0], wanted(grad)[0])
         with torch.no_grad():
-            assert torch.equal(found(y)[0], wanted(y)[0])
+            assert torch.equal(derivatives(y)[0], wanted(y)[0])
 
     def test_functionalize(self):
         x, w = self.tensors(((2, 3), (3, 4)))
@@ -183,13 +183,13 @@ class Checks(Tensors):
         x, w = self.tensors({"linear": ((2, 3), (4, 3)), "conv2d": ((1, 2, 3, 3), (2, 2, 2, 2))}[name])
         last = {"memory_format": torch.channels_last}
         given = [t.to(**last).requires_grad_() if t.dim() == 4 else t.requires_grad_() for t in (x, w)]
-        found, wanted = (
+        derivatives, wanted = (
             torch.autograd.grad(
                 y, given, torch.eye(y.numel()).to(y).reshape(-1, *y.shape), is_grads_batched=True, retain_graph=True
             )
             for y in (getattr(pt, name)(*given), THEIRS[name](*given))
         )
-        assert all(map(torch.equal, found, wanted))
+        assert all(map(torch.equal, derivatives, wanted))
 
     def test_vmap_of_an_empty_batch(self):
         x, w = self.tensors(((0, 2, 2, 4, 4), (3, 2, 3, 3)))
@@ -254,22 +254,22 @@ class Checks(Tensors):
             return torch.cat([*rows, x.new_zeros(1, w.shape[2])])  # the fifth row belongs to no expert
 
         given = self.tensors(((5, 2), (3, 2, 3)))
-        found = self.derivatives(lambda x, w: pt.gemm_jagged(x, w, offsets), given)
-        for x, y in zip(found, self.derivatives(products_of_rows, given), strict=True):
+        derivatives = self.derivatives(lambda x, w: pt.gemm_jagged(x, w, offsets), given)
+        for x, y in zip(derivatives, self.derivatives(products_of_rows, given), strict=True):
             assert torch.equal(x, y)
         given = self.tensors(((2, 3), (4, 1), (3, 2), (1, 3)))
-        found = self.derivatives(
+        derivatives = self.derivatives(
             lambda a, b, c, d: torch.cat([y.flatten() for y in pt.gemm_grouped([a, b], [c, d])]), given
         )
         wanted = self.derivatives(lambda a, b, c, d: torch.cat([(a @ c).flatten(), (b @ d).flatten()]), given)
-        for x, y in zip(found, wanted, strict=True):
+        for x, y in zip(derivatives, wanted, strict=True):
             assert torch.equal(x, y)
 
     def test_vmap_of_grouped_and_jagged_products(self):
         offsets = torch.tensor([1, 4], dtype=torch.int32, device=self.device)
         x, w = self.tensors(((3, 4, 2), (2, 2, 3)))
-        found = torch.vmap(lambda x: pt.gemm_jagged(x, w, offsets))(x)
-        assert torch.equal(found, torch.stack([pt.gemm_jagged(item, w, offsets) for item in x]))
+        result = torch.vmap(lambda x: pt.gemm_jagged(x, w, offsets))(x)
+        assert torch.equal(result, torch.stack([pt.gemm_jagged(item, w, offsets) for item in x]))
         pairs = torch.vmap(lambda x: tuple(pt.gemm_grouped([x, w[1]], [w[0], w[1].mT])))(x)
         assert torch.equal(pairs[0], x @ w[0])
 
@@ -394,8 +394,8 @@ class Checks(Tensors):
         stock, model, x = self.model()
         wanted = self.gradients(stock, x)
         compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
-        for found in (self.gradients(model, x), self.gradients(compiled, x)):
-            for a, b in zip(found, wanted, strict=True):
+        for result in (self.gradients(model, x), self.gradients(compiled, x)):
+            for a, b in zip(result, wanted, strict=True):
                 assert torch.equal(a, b)
         program = torch.export.export(model, (x,))
         assert {"ptxgen.conv.default", "ptxgen.conv_input_grad.default", "ptxgen.linear.default"} <= {
@@ -463,8 +463,8 @@ class Checks(Tensors):
             y.float().sum().backward()
             return [y, *(p.grad for p in model.parameters())]
 
-        found = step(torch.compile(model, backend="aot_eager", fullgraph=True) if compiles else model)
-        for a, b in zip(found, step(stock), strict=True):
+        result = step(torch.compile(model, backend="aot_eager", fullgraph=True) if compiles else model)
+        for a, b in zip(result, step(stock), strict=True):
             torch.testing.assert_close(a, b, rtol=0.02, atol=0.02)  # dtypes too
         with torch.autocast(self.device, dtype=torch.bfloat16):
             assert pt.matmul(x.double(), x.double()).dtype is torch.float64

@@ -51,9 +51,9 @@ class OverrideChecks(Tensors):
         wanted = self.derivatives(function, given)
         before = override.CALLS.computed.get(counted, 0)
         with pt.enabled(report=False):
-            found = self.derivatives(function, given)
+            derivatives = self.derivatives(function, given)
         assert override.CALLS.computed[counted] == before + 1
-        for x, y in zip(found, wanted, strict=True):
+        for x, y in zip(derivatives, wanted, strict=True):
             assert x.shape == y.shape
             assert torch.equal(x, y)
 
@@ -90,8 +90,8 @@ class OverrideChecks(Tensors):
         for each in (a.to_sparse_csr(), a.to_sparse()):
             before = dict(override.CALLS.computed)
             with pt.enabled(report=False):
-                found = torch.sparse.mm(each, b), each @ b, torch.mm(each, b)
-            assert all(torch.equal(x, a @ b) for x in found)
+                result = torch.sparse.mm(each, b), each @ b, torch.mm(each, b)
+            assert all(torch.equal(x, a @ b) for x in result)
             assert override.CALLS.computed["mm"] == before.get("mm", 0) + 2
 
     def test_layers_of_attention(self):
@@ -102,18 +102,18 @@ class OverrideChecks(Tensors):
             wanted = layer(x)
             before = override.CALLS.computed.get("linear", 0)
             with pt.enabled(report=False):
-                found = layer(x)
+                result = layer(x)
                 assert not torch.backends.mha.get_fastpath_enabled()
         assert torch.backends.mha.get_fastpath_enabled()
         assert override.CALLS.computed["linear"] == before + 4
-        assert torch.allclose(found, wanted)
+        assert torch.allclose(result, wanted)
 
     def test_a_model_with_gradients(self):
         stock, _, x = self.model()
         wanted = torch.autograd.grad(stock(x).square().sum(), list(stock.parameters()))
         with pt.enabled(report=False):
-            found = torch.autograd.grad(stock(x).square().sum(), list(stock.parameters()))
-        assert all(torch.equal(a, b) for a, b in zip(found, wanted, strict=True))
+            derivatives = torch.autograd.grad(stock(x).square().sum(), list(stock.parameters()))
+        assert all(torch.equal(a, b) for a, b in zip(derivatives, wanted, strict=True))
 
     def test_pytorch_computes_the_rest(self):
         a, b = self.tensors(((6, 4), (4, 5)))
@@ -143,8 +143,8 @@ class OverrideChecks(Tensors):
             before = override.CALLS.computed.get("scaled_mm", 0)
             with pt.enabled(report=False):
                 for _ in range(3):
-                    found = torch._scaled_mm(a, b, *scales, bias=c, out_dtype=torch.bfloat16)
-            assert torch.equal(found, wanted.bfloat16())
+                    result = torch._scaled_mm(a, b, *scales, bias=c, out_dtype=torch.bfloat16)
+            assert torch.equal(result, wanted.bfloat16())
             assert override.CALLS.computed["scaled_mm"] == before + 3
 
     def test_scales_of_blocks(self):
@@ -158,8 +158,8 @@ class OverrideChecks(Tensors):
         for scale_a in (rows, rows.t().contiguous().t()):
             with pt.enabled(report=False):
                 for _ in range(2):
-                    found = torch._scaled_mm(a, b, scale_a, weights, out_dtype=torch.float32)
-            assert torch.equal(found, (left @ right).float())
+                    result = torch._scaled_mm(a, b, scale_a, weights, out_dtype=torch.float32)
+            assert torch.equal(result, (left @ right).float())
 
     def test_products_of_groups(self):
         x, w, y = self.integers(7, 16), self.integers(2, 16, 8), self.integers(7, 8)

@@ -63,19 +63,19 @@ class SparseChecks:
     @pytest.mark.parametrize("index", [torch.int32, torch.int64])
     def test_products_and_gradients_are_those_of_dense_matrices(self, index):
         a, b = self.matrix(index=index), self.integers(5, 3)
-        found = self.derivatives(lambda v, b: pt.spmm(a._replace(values=v), b), [a.values, b])
+        derivatives = self.derivatives(lambda v, b: pt.spmm(a._replace(values=v), b), [a.values, b])
         wanted = self.derivatives(lambda v, b: dense(a, v) @ b, [a.values, b])
-        assert all(map(torch.equal, found, wanted))
+        assert all(map(torch.equal, derivatives, wanted))
         assert torch.equal(pt.spmm(a, b[:, 0]), dense(a) @ b[:, 0])
         x, y = self.integers(6, 3), self.integers(5, 3, seed=1)
         for scale in (False, True):
-            found = self.derivatives(
+            derivatives = self.derivatives(
                 lambda v, x, y, s=scale: pt.sddmm(a._replace(values=v), x, y, scaled=s) + v * v, [a.values, x, y]
             )
             wanted = self.derivatives(
                 lambda v, x, y, s=scale: at_nonzeros(a, x, y) * (v if s else 1) + v * v, [a.values, x, y]
             )
-            assert all(map(torch.equal, found, wanted))
+            assert all(map(torch.equal, derivatives, wanted))
 
     def test_gradcheck(self):
         a = self.matrix(4, 3, 7)
@@ -143,10 +143,10 @@ class SparseChecks:
         a, b, x, y = self.matrix(), self.integers(5, 2, 3), self.integers(6, 2, 3), self.integers(5, 3)
         assert torch.equal(torch.vmap(lambda b: pt.spmm(a, b), 1, 1)(b), torch.einsum("mk,kbn->mbn", dense(a), b))
         values = self.integers(2, 14)
-        found = torch.vmap(lambda v, b: pt.spmm(a._replace(values=v), b), (0, None))(values, y)
-        assert torch.equal(found, torch.stack([dense(a, v) @ y for v in values]))
-        found = torch.vmap(lambda x: pt.sddmm(a, x, y), 1)(x)
-        assert torch.equal(found, torch.stack([at_nonzeros(a, x[:, i], y) for i in range(2)]))
+        result = torch.vmap(lambda v, b: pt.spmm(a._replace(values=v), b), (0, None))(values, y)
+        assert torch.equal(result, torch.stack([dense(a, v) @ y for v in values]))
+        result = torch.vmap(lambda x: pt.sddmm(a, x, y), 1)(x)
+        assert torch.equal(result, torch.stack([at_nonzeros(a, x[:, i], y) for i in range(2)]))
         grad = torch.func.grad(lambda b: pt.spmm(a, b).square().sum())(y)
         assert torch.equal(grad, torch.func.grad(lambda b: (dense(a) @ b).square().sum())(y))
 
@@ -159,12 +159,12 @@ class SparseChecks:
             h = torch.relu(pt.spmm(m, b))
             return pt.sddmm(m, h, b).sum() + h.square().sum()
 
-        compiled, found = torch.compile(step, backend="aot_eager", fullgraph=True, dynamic=dynamic), []
+        compiled, recorded = torch.compile(step, backend="aot_eager", fullgraph=True, dynamic=dynamic), []
         for function in (compiled, step):  # AOT autograd has no second derivatives
             leaves = [x.clone().requires_grad_() for x in (a.values, b)]
             y = function(*leaves)
-            found.append([y, *torch.autograd.grad(y, leaves)])
-        assert all(map(torch.equal, *found))
+            recorded.append([y, *torch.autograd.grad(y, leaves)])
+        assert all(map(torch.equal, *recorded))
 
     def test_a_matrix_is_an_argument_of_compiled_code(self):
         a, b = self.matrix(), self.integers(5, 3)

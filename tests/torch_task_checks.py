@@ -94,7 +94,7 @@ class TaskChecks:
     def test_gradients_are_those_of_pytorch(self, name):
         """Some of the second ones, too."""
         source, formula, names, dtype = CASES[name]
-        leaves, found = self.leaves(names, dtype), []
+        leaves, derivatives = self.leaves(names, dtype), []
         for y in (
             pt.task(source)(**leaves),
             formula(**{x: leaves[x].reshape(VIEWS[x]) for x in names}),
@@ -105,9 +105,9 @@ class TaskChecks:
             twice = ()
             if name in ("L2", "scaled min-plus"):
                 twice = torch.autograd.grad(total, leaves.values(), allow_unused=True, materialize_grads=True)
-            found.append([y, *first, *twice])
+            derivatives.append([y, *first, *twice])
         tolerance = {} if dtype is torch.float64 else {"rtol": 1e-4, "atol": 1e-4}
-        for x, y in zip(*found, strict=True):
+        for x, y in zip(*derivatives, strict=True):
             torch.testing.assert_close(x, y, **tolerance)
 
     def test_gradcheck(self):
@@ -138,8 +138,8 @@ class TaskChecks:
             return {"scaled": d * scale * s, "least": ptxgen.min(j, d)}
 
         def loss(a, b):
-            found = distances(a, b, 2.0)
-            return found.scaled.square().sum() + found.least.sum()
+            result = distances(a, b, 2.0)
+            return result.scaled.square().sum() + result.least.sum()
 
         leaves = list(self.leaves("ab").values())
         compiled = torch.compile(loss, backend="aot_eager", fullgraph=True, dynamic=True)
@@ -154,18 +154,18 @@ class TaskChecks:
         leaves = {"a": self.normal(2, 33), "b": self.normal(33, 3), "u": self.normal(3), "s": self.normal()}
         leaves = {name: x.requires_grad_() for name, x in leaves.items()}
         d = (leaves["a"][:, None] - leaves["b"].T).abs().sum(2) * leaves["s"]
-        found, wanted = pt.task(source)(**leaves), ((d * leaves["u"]).T, d.amax(1), d)
-        grads = [torch.autograd.grad(sum(x.square().sum() for x in y), leaves.values()) for y in (found, wanted)]
-        for x, y in zip((*found, *grads[0]), (*wanted, *grads[1]), strict=True):
+        result, wanted = pt.task(source)(**leaves), ((d * leaves["u"]).T, d.amax(1), d)
+        grads = [torch.autograd.grad(sum(x.square().sum() for x in y), leaves.values()) for y in (result, wanted)]
+        for x, y in zip((*result, *grads[0]), (*wanted, *grads[1]), strict=True):
             torch.testing.assert_close(x, y)
-        assert found._fields == ("c", "left", "d")
+        assert result._fields == ("c", "left", "d")
 
     def test_types(self):
         """Sums of products of f16 are products of f16 again."""
         given = [self.normal(*shape, dtype=torch.float16).requires_grad_() for shape in ((4, 8), (8, 8))]
         source = text("accum += a[i,k] * b[k,j];", "C[i,j] = f16(accum);")
-        found = [torch.autograd.grad(y.sum(), given) for y in (pt.task(source)(*given), given[0] @ given[1])]
-        for a, b in zip(*found, strict=True):
+        derivatives = [torch.autograd.grad(y.sum(), given) for y in (pt.task(source)(*given), given[0] @ given[1])]
+        for a, b in zip(*derivatives, strict=True):
             assert a.dtype is torch.float16
             torch.testing.assert_close(a, b)
 
@@ -174,10 +174,10 @@ class TaskChecks:
         step = "accum += (X[i,k] - X[j,k]) * (X[i,k] - X[j,k]);"
         x = self.normal(3, 2).requires_grad_()
         y = pt.task(text(step, "C[i,j] = sqrt(accum);", "when (i < j)"))(x)
-        [found] = torch.autograd.grad(y.sum(), x)
+        [derivatives] = torch.autograd.grad(y.sum(), x)
         [wanted] = torch.autograd.grad(torch.pdist(x).sum(), x)
         assert not y.detach().tril().any()
-        torch.testing.assert_close(found, wanted)
+        torch.testing.assert_close(derivatives, wanted)
 
     def test_operands_that_no_gradient_needs_may_change_before_it(self):
         a, b = self.normal(2, 3).requires_grad_(), self.normal(3, 2, seed=1)
@@ -200,16 +200,18 @@ class TaskChecks:
     def test_fast_gradients_are_products(self):
         leaves = self.leaves("ab", torch.float32)
         task = pt.task(text("accum += (a[i,k] - b[j,k]) * (a[i,k] - b[j,k]);", "C[i,j] = accum;"))
-        found = [torch.autograd.grad(task(**leaves, precision=p).sum(), leaves.values()) for p in ("exact", "fast")]
-        for a, b in zip(*found, strict=True):
+        derivatives = [
+            torch.autograd.grad(task(**leaves, precision=p).sum(), leaves.values()) for p in ("exact", "fast")
+        ]
+        for a, b in zip(*derivatives, strict=True):
             torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)
 
     def test_batches_and_transforms(self):
         task, b = pt.task(L1), self.leaves("b")["b"]
         batch = self.normal(2, M, K).requires_grad_()
-        found = torch.autograd.grad(task(batch, b, 1.5).square().sum(), (batch, b))
+        derivatives = torch.autograd.grad(task(batch, b, 1.5).square().sum(), (batch, b))
         wanted = torch.autograd.grad(((batch[:, :, None] - b).abs().sum(-1) * 1.5).square().sum(), (batch, b))
-        for x, y in zip(found, wanted, strict=True):
+        for x, y in zip(derivatives, wanted, strict=True):
             torch.testing.assert_close(x, y)
         each = torch.vmap(torch.func.grad(lambda a: task(a, b.detach(), 1.5).square().sum()))(batch.detach())
         torch.testing.assert_close(each, wanted[0])

@@ -49,8 +49,8 @@ def axes() -> list[list[str]]:
             values = " ".join(a.text(v) for v in a.values)
             cells = (f"`{a.name}`", a.symbol, a.text(a.default), values, "yes" if a.refined else "", a.meaning)
             rows.setdefault(cells, []).append(f"`{family}`")
-    found = sorted(rows.items(), key=lambda row: order[row[0][0].strip("`")])
-    return [[name, " ".join(having), *rest] for (name, *rest), having in found]
+    ordered = sorted(rows.items(), key=lambda row: order[row[0][0].strip("`")])
+    return [[name, " ".join(having), *rest] for (name, *rest), having in ordered]
 
 
 def variables() -> list[list[str]]:
@@ -104,8 +104,8 @@ def instructions(element: str, compute: str, d: Device) -> list[str]:
     for layout, extra in itertools.product(LAYOUTS, (0, 1)):
         p = Gemm(512, 512, 512, layout, element, compute)
         p = lower(replace(p, lda=p.columns_a + extra, ldb=p.columns_b + extra))
-        for found in space.families(p, d):
-            family = FAMILIES[found.name]
+        for columns in space.families(p, d):
+            family = FAMILIES[columns.name]
             rates |= dict.fromkeys(family.instructions, family.rate(p, d))
     return sorted(rates, key=lambda name: -rates[name])
 
@@ -179,8 +179,8 @@ def test_kernels_have_the_instructions_of_their_family() -> None:
         if path.name.startswith(("prepare_", "pair_", "nearest_", "sampled_", "top_", "key_")):
             continue
         family = FAMILIES[re.search(r"family=(\w+)", text)[1]]  # type: ignore[index]
-        found = {name for name, pattern in spelled.items() if re.search(pattern, text)}
-        used = found - {"fma"} or found
+        written = {name for name, pattern in spelled.items() if re.search(pattern, text)}
+        used = written - {"fma"} or written
         assert used <= set(family.instructions), path.name
         seen |= {(family.name, name) for name in used}
     assert seen == {(name, used) for name, family in FAMILIES.items() for used in family.instructions}

@@ -42,8 +42,8 @@ def owner(module: str) -> str:
 
 def named(text: str, own: str = "") -> set[str]:
     """The families that a text names, without those of the folder ``own``."""
-    found = set(NAME.findall(INSTRUCTION.sub("", text)))
-    return {name for name in found if not (own and (name == own or name.startswith(f"{own}_")))}
+    names = set(NAME.findall(INSTRUCTION.sub("", text)))
+    return {name for name in names if not (own and (name == own or name.startswith(f"{own}_")))}
 
 
 def strings(module: ast.Module) -> Iterator[tuple[int, str]]:
@@ -84,13 +84,13 @@ def test_modules_outside_the_families_ask_for_no_family() -> None:
 
 def family_names_in(module: str) -> list[str]:
     """The strings of a module that name families, without its own and words with other meanings."""
-    own, found = owner(module), []
+    own, names = owner(module), []
     for line, text in strings(tree(module)):
         for where, words, _ in OTHER_MEANINGS:
             text = re.sub(words, "", text) if re.fullmatch(where, module) else text
         if named(text, own):
-            found.append(f"{module}, line {line}: {text!r}")
-    return found
+            names.append(f"{module}, line {line}: {text!r}")
+    return names
 
 
 def test_modules_name_no_family_but_their_own() -> None:
@@ -105,13 +105,13 @@ def test_words_with_another_meaning_occur(where: str, words: str, meaning: str) 
 
 def test_families_are_imported_by_the_registry_alone() -> None:
     """``families/__init__.py`` registers them; a family imports no other one."""
-    found = [
+    importers = [
         f"{modules()[m].relative_to(ROOT)}:{line} imports {other}"
         for m in modules()
         for line, other in own_imports(m)
         if m != "families" and owner(other) not in ("", owner(m))
     ]
-    assert not found
+    assert not importers
 
 
 def template_owner(path: Path) -> str:

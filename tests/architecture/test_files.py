@@ -41,8 +41,8 @@ def test_no_file_uses_pickle() -> None:
 
 
 def test_no_file_contains_a_path_of_one_machine() -> None:
-    found = [f"{p.relative_to(ROOT)}: {m[0]}" for p, text in texts() if (m := FOREIGN.search(text))]
-    assert not found
+    paths = [f"{p.relative_to(ROOT)}: {m[0]}" for p, text in texts() if (m := FOREIGN.search(text))]
+    assert not paths
 
 
 def test_scripts_are_executable_and_state_their_purpose() -> None:

@@ -69,14 +69,14 @@ def assigned(function: ast.FunctionDef) -> Iterator[str]:
 
 
 def test_no_attribute_of_a_part_is_set_after_its_constructor() -> None:
-    found = [
+    assignments = [
         f"{name}, {function}: {text}"
         for name, path in modules().items()
         if name.startswith(("codegen.", "families."))
         for function, text in changed(ast.parse(path.read_text()))
         if (path.name, function) not in OTHERS and not (function in COMPOSERS and text.startswith("plan."))
     ]
-    assert not found
+    assert not assignments
 
 
 def test_the_check_finds_changes() -> None:

@@ -72,8 +72,8 @@ def test_imports_go_strictly_downward(package: str) -> None:
 def test_one_module_calls_the_face() -> None:
     """``register_own`` imports what fills the registries; any other name of the face would hide an import upward."""
     names = {f"ptxgen.{name}" for name in {*vars(ptxgen), *ptxgen.__all__} - {*modules(), "__version__"}}
-    found = {(module, name) for module in modules() for _, name in imports(module) if module not in FACES}
-    assert {(module, name) for module, name in found if name in names} == {("plugins", "ptxgen.register_own")}
+    callers = {(module, name) for module in modules() for _, name in imports(module) if module not in FACES}
+    assert {(module, name) for module, name in callers if name in names} == {("plugins", "ptxgen.register_own")}
 
 
 def test_no_string_names_an_object_of_a_module() -> None:

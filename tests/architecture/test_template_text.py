@@ -65,12 +65,12 @@ def computes(tree: ast.AST, namespaces: set[str]) -> bool:
 
 def places(text: str) -> tuple[list[str], list[str]]:
     """The code that computes: of ``${…}`` and of statements in ``<% %>``; of control lines."""
-    found = list(nodes(Lexer(text).parse()))
-    named = (n.attributes.get("name") for n in found if isinstance(n, parsetree.NamespaceTag))
+    listed = list(nodes(Lexer(text).parse()))
+    named = (n.attributes.get("name") for n in listed if isinstance(n, parsetree.NamespaceTag))
     namespaces = {*NAMESPACES, *(name for name in named if name)}
     written: list[str] = []
     control: list[str] = []
-    for node in found:
+    for node in listed:
         if isinstance(node, parsetree.Expression):
             code, into = f"({node.text.strip()})", written
         elif isinstance(node, parsetree.Code):
@@ -126,8 +126,8 @@ def test_definition_of_computing(text: str, written: int, control: int) -> None:
 
 def conditions(text: str) -> list[str]:
     """The conditions that a template has at least three times: each is a slot that is missing."""
-    found = re.findall(r"^ *% *(?:el)?if (?:not )?(.+?) *:\s*$", text, re.MULTILINE)
-    return [condition for condition, n in Counter(found).items() if n >= 3]
+    matches = re.findall(r"^ *% *(?:el)?if (?:not )?(.+?) *:\s*$", text, re.MULTILINE)
+    return [condition for condition, n in Counter(matches).items() if n >= 3]
 
 
 def test_conditions_are_not_repeated() -> None:

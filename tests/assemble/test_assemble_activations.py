@@ -50,8 +50,8 @@ def test_random_configurations_assemble_without_spills(
             continue
         if rules.first_violation(lower(changed), c, d) is not None:
             continue
-        found = assemble(render(plan_for(changed, c, d)))
-        assert not any(found.spills.values()), f"{changed.key()} | {c}: {found.spills}"
+        usage = assemble(render(plan_for(changed, c, d)))
+        assert not any(usage.spills.values()), f"{changed.key()} | {c}: {usage.spills}"
         made += 1
         if made == count:
             return

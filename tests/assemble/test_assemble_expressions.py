@@ -18,7 +18,7 @@ from tests.expression_kernels import kernel
 
 def expressions(sm: int, type: str) -> list[Node]:
     """Each row of this type of operands, of variables and of constants."""
-    found: list[Node] = []
+    nodes: list[Node] = []
     number = constant(1, type)
     for (operator, operand, result), chosen in rows().items():
         if operand != type or chosen[-1].first > sm:
@@ -32,8 +32,8 @@ def expressions(sm: int, type: str) -> list[Node]:
             forms = [tuple(variable(x, type) for x in "abc"[:n])]
             forms += [(*(variable(x, type) for x in "abc"[:k]), *(number,) * (n - k)) for k in range(n)]
             forms.append((*(number,) * (n - 1), variable("a", type)))
-        found += [node(operator, result, *form) for form in forms]
-    return found
+        nodes += [node(operator, result, *form) for form in forms]
+    return nodes
 
 
 @pytest.mark.parametrize("sm", [75, 80, 90, 100])

@@ -28,8 +28,8 @@ def code_of(cubin: bytes) -> bytes:
     """The instructions of the kernel in a cubin, a 64-bit ELF file."""
     (at,), (count, names) = struct.unpack_from("<Q", cubin, 40), struct.unpack_from("<HH", cubin, 60)
     sections = [struct.unpack_from("<IIQQQQIIQQ", cubin, at + 64 * i) for i in range(count)]
-    (found,) = [x for x in sections if cubin[sections[names][4] + x[0] :].startswith(b".text.")]
-    return cubin[found[4] : found[4] + found[5]]
+    (code,) = [x for x in sections if cubin[sections[names][4] + x[0] :].startswith(b".text.")]
+    return cubin[code[4] : code[4] + code[5]]
 
 
 def branch_target(number: int, low: int, high: int) -> int:

@@ -73,10 +73,10 @@ class GroupedCases:
         rng = np.random.default_rng([seed, self.index])
 
         def config(p: GroupedGemm) -> Config | None:
-            found = self.source.config(lower(p), device, rng, threads)  # type: ignore[arg-type]
-            if found is not None and not p.jagged and found.kg == 1 and rng.random() < 0.4:
-                return found.replace(stream_k=1, l2_prefetch=0)
-            return found
+            config_of_group = self.source.config(lower(p), device, rng, threads)  # type: ignore[arg-type]
+            if config_of_group is not None and not p.jagged and config_of_group.kg == 1 and rng.random() < 0.4:
+                return config_of_group.replace(stream_k=1, l2_prefetch=0)
+            return config_of_group
 
         return pairs(
             count if self.supports(device) else 0,

@@ -58,9 +58,11 @@ def text(step: str, pairs: str, output: str, dtype: str, kmajor: bool) -> str:
     arrays = [f"{name}:{kinds[name]}[{axes}];" for name, axes in AXES.items() if f"{name}[" in body]
     scalar = f"s:{dtype};" if ">s" in body else ""
     when = f"when({pairs})" if pairs else ""
-    found = f"X:{dtype}[i,k];{''.join(arrays)}{scalar}where(i,j){when}{{reduce(k){{{step};}}{output};}}"
+    program = f"X:{dtype}[i,k];{''.join(arrays)}{scalar}where(i,j){when}{{reduce(k){{{step};}}{output};}}"
     return (
-        found if kmajor else found.replace("X[i,k]", "X[k,i]").replace("X[j,k]", "X[k,j]").replace("[i,k];", "[k,i];")
+        program
+        if kmajor
+        else program.replace("X[i,k]", "X[k,i]").replace("X[j,k]", "X[k,j]").replace("[i,k];", "[k,i];")
     )
 
 
@@ -76,9 +78,9 @@ def problem(rng: np.random.Generator, limit: int, d: Device) -> Task:
     program = text(step, PAIRS[rng.integers(len(PAIRS))], output, dtype, rng.random() < 0.5)
     capacity = int(rng.choice([0, 1, m * m // 3, m * m]))
     groups = GROUPS if "g[" in output else ""
-    found = Task(m, m, k, "", dtype, compute, text=program, capacity=capacity, groups=groups)
-    assert found.mirrored, program
-    return found
+    task = Task(m, m, k, "", dtype, compute, text=program, capacity=capacity, groups=groups)
+    assert task.mirrored, program
+    return task
 
 
 def config(p: Task, d: Device, rng: np.random.Generator, threads: int = 1024) -> Config | None:

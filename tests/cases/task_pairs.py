@@ -69,8 +69,8 @@ def problem(rng: np.random.Generator, limit: int, d: Device) -> Task:
 
 def config(p: Task, d: Device, rng: np.random.Generator, threads: int = 1024) -> Config | None:
     assert lower(p).algebra.paired is not None, p.text
-    found = (simt.config(p, d, rng, threads, {"column_pairs": 1, "cp_async_a": 0}) for _ in range(10))
-    return next((c for c in found if c is not None), None)
+    configs = (simt.config(p, d, rng, threads, {"column_pairs": 1, "cp_async_a": 0}) for _ in range(10))
+    return next((c for c in configs if c is not None), None)
 
 
 SOURCE = RandomCases("task_pairs", problem, config, limit=65, sms=range(80, 1000), seeds=(47,))

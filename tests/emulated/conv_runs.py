@@ -27,7 +27,7 @@ def verify(
     out = Runner.of(EmulatedDriver(on, **machine), p, c).compute({"A": a, "B": b, "C": before, **more}, alpha, beta)[
         "C"
     ]
-    found = compare(out, expected)
-    assert found.ok, f"{found}: {p.key()} | {c}"
+    deviation = compare(out, expected)
+    assert deviation.ok, f"{deviation}: {p.key()} | {c}"
     if inputs == "integers" and not p.epilogue:
         assert np.array_equal(out.astype(np.float64), expected.rounded), f"not exact: {p.key()} | {c}"

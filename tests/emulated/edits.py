@@ -76,8 +76,8 @@ class Token:
 
 
 def tokens(text: str) -> list[Token]:
-    found = (Token(m.start(), m.end(), m[0]) for m in TOKEN.finditer(text))
-    return [t for t in found if t.text[:2] not in ("//", "/*") and t.text[0] != '"']
+    matches = (Token(m.start(), m.end(), m[0]) for m in TOKEN.finditer(text))
+    return [t for t in matches if t.text[:2] not in ("//", "/*") and t.text[0] != '"']
 
 
 def parts(whole: list[Token]) -> list[Token]:

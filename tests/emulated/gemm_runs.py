@@ -130,9 +130,9 @@ def verify(
         a, b = elements(p, 0, stored["A"]), elements(p, 1, stored["B"])
         arrays = a, b, arrays[2]
     ref = reference(p, dict(zip("ABC", arrays, strict=True)), alpha, beta)
-    found = compare(out, ref)
+    deviation = compare(out, ref)
     what = f"{p.key()} | {c} | {distribution}, alpha={alpha}, beta={beta}, {how}"
-    assert found.ok, f"{found}: {what}"
+    assert deviation.ok, f"{deviation}: {what}"
     if distribution == "integers":
         assert np.array_equal(wide(out), ref.rounded), f"not exact: {what}"
     return out

@@ -97,11 +97,11 @@ def test_calls_on_experts_take_scales() -> None:
     rng, dtype = np.random.default_rng(1), ml_dtypes.float8_e4m3fn
     x, w = rng.standard_normal((30, 144)).astype(dtype), rng.standard_normal((2, 24, 144)).astype(dtype)
     scale_a, scale_b = (rng.uniform(0.5, 2, shape).astype(np.float32) for shape in ((30, 2), (2, 2, 1)))
-    found = gemm_jagged(x, w.swapaxes(1, 2), np.array([12, 30], np.int32), scale_a=scale_a, scale_b=scale_b)
+    result = gemm_jagged(x, w.swapaxes(1, 2), np.array([12, 30], np.int32), scale_a=scale_a, scale_b=scale_b)
     left = x.astype(np.float64) * np.repeat(scale_a, 128, 1)[:, :144]
     right_ = w.swapaxes(1, 2).astype(np.float64) * np.repeat(scale_b, 128, 1)[:, :144]
     wide = np.concatenate([left[:12] @ right_[0], left[12:] @ right_[1]])
-    assert np.abs(found.astype(np.float64) - wide).max() < 0.01 * np.abs(wide).max()
+    assert np.abs(result.astype(np.float64) - wide).max() < 0.01 * np.abs(wide).max()
     with pytest.raises(ShapeError, match="scale_a is 1x2; it must have 30 rows"):
         gemm_jagged(x, w.swapaxes(1, 2), np.array([12, 30], np.int32), scale_a=scale_a[:1], scale_b=scale_b)
     with pytest.raises(InputError, match="jagged=none"):
@@ -123,8 +123,8 @@ def test_scales_that_are_not_ordinary_numbers(out: str) -> None:
     driver = EmulatedDriver(device("h200"))
     runner = Runner.of(driver, p, parse_config("family=wgmma ml=64 nl=24 u=128 stages=2"))
     with np.errstate(all="ignore"):
-        found = compare(runner.compute(stored)["C"], reference(p, arrays))
-        assert found.ok, found
+        deviation = compare(runner.compute(stored)["C"], reference(p, arrays))
+        assert deviation.ok, deviation
         changed = stored | {"scale_a": stored["scale_a"] * np.float32(1.5)}
         assert not compare(runner.compute(changed)["C"], reference(p, arrays)).ok
 
@@ -141,11 +141,11 @@ def test_calls_take_the_recipe_from_the_shapes_of_scales() -> None:
         scale_a, scale_b = (rng.uniform(0.5, 2, shape).astype(np.float32) for shape in (shape_a, shape_b))
         out = np.zeros((20, 136), np.float32)
         for into in (out, np.zeros((136, 20), np.float32).T):  # the second one is computed as its transpose
-            found = gemm(a, w.T, scale_a=scale_a, scale_b=scale_b, out=into)
+            result = gemm(a, w.T, scale_a=scale_a, scale_b=scale_b, out=into)
             wide = (a.astype(np.float64) * spread(scale_a, a.shape)) @ (
                 w.T.astype(np.float64) * spread(scale_b, w.T.shape)
             )
-            assert np.abs(found - wide).max() < 1e-3 * np.abs(wide).max()
+            assert np.abs(result - wide).max() < 1e-3 * np.abs(wide).max()
 
 
 def test_no_family_computes_scales_of_blocks_by_accident() -> None:

@@ -86,12 +86,12 @@ class Driver(EmulatedDriver):
 @pytest.fixture
 def chosen(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Selects ``text``, a configuration, for all problems."""
-    found = SimpleNamespace(text=FLAGS)
+    source = SimpleNamespace(text=FLAGS)
     monkeypatch.setattr(launches, "launches", OrderedDict())
     monkeypatch.setattr(runners, "runners", OrderedDict())
     monkeypatch.setattr(choice, "database", lambda: None)
-    monkeypatch.setattr(selection, "select", lambda p, *_: [selection.Selection(p, parse_config(found.text), "given")])
-    return found
+    monkeypatch.setattr(selection, "select", lambda p, *_: [selection.Selection(p, parse_config(source.text), "given")])
+    return source
 
 
 @pytest.fixture
@@ -118,9 +118,9 @@ class Product:
     @property
     def right(self) -> bool:
         """True if the result is right; it is cleared."""
-        found = np.array_equal(self.c.numpy(), self.want)
+        equal = np.array_equal(self.c.numpy(), self.want)
         self.driver.fill(self.c.address, self.c.nbytes)
-        return found
+        return equal
 
 
 def captured(driver: Driver, *products: Product) -> list[Callable[[], None]]:

@@ -55,9 +55,9 @@ def verify(v: Conv, c: Config, inputs: str, beta: float = 0.0, seed: int = 0, **
     more = epilogue_arrays(v, seed, inputs)
     ref = reference(v, {"A": a, "B": b, "C": out, **more}, 1.0, beta)
     got = execute(v, c, (a, b, out), beta, more, seed=seed, **how)
-    found = compare(got, ref)
+    deviation = compare(got, ref)
     what = f"{v.key()} | {c} | {inputs}, beta={beta}"
-    assert found.ok, f"{found}: {what}"
+    assert deviation.ok, f"{deviation}: {what}"
     if inputs == "integers":
         assert np.array_equal(got.astype(np.float64), ref.rounded), f"not exact: {what}"
 
@@ -283,10 +283,10 @@ def test_no_pixel_of_a_feature_map_is_multiplied_by_missing_results() -> None:
     images[1, 1, 6, 3] = np.inf
     runner = Runner.of(EmulatedDriver(EMULATED), v, c)
     out = runner.compute({"A": images.reshape(a.shape), "B": np.abs(b) + 1, "C": before}, 1.0, 0.0)["C"]
-    found = np.isinf(out.reshape(3, 3, 3))
+    infinite = np.isinf(out.reshape(3, 3, 3))
     assert not np.isnan(out).any()
-    assert found[1, 1:].all()  # tap row 0 reads no pixel of the last row
-    assert found.sum() == 6
+    assert infinite[1, 1:].all()  # tap row 0 reads no pixel of the last row
+    assert infinite.sum() == 6
 
 
 @pytest.mark.parametrize("direction", ["forward", "weight_grad"])

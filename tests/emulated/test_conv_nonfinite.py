@@ -47,10 +47,10 @@ def reached(p: Conv, config: Config, value: float) -> tuple[Any, Any]:
 )
 def test_exact_nonfinite_reaches_what_depends_on_it(p: Conv, value: float) -> None:
     exact = replace(p, exact_nonfinite=True)
-    found, depend = reached(exact, select(exact, EmulatedDriver().device)[0].config, value)
+    reach, depend = reached(exact, select(exact, EmulatedDriver().device)[0].config, value)
     assert 0 < depend.sum() < depend.size
-    np.testing.assert_array_equal(np.isfinite(found), ~depend)
-    np.testing.assert_array_equal(np.isinf(found), depend & np.isinf(value))
+    np.testing.assert_array_equal(np.isfinite(reach), ~depend)
+    np.testing.assert_array_equal(np.isinf(reach), depend & np.isinf(value))
 
 
 @pytest.mark.parametrize(
@@ -63,9 +63,9 @@ def test_exact_nonfinite_reaches_what_depends_on_it(p: Conv, value: float) -> No
     ids=["winograd", "winograd_4x4", "folded"],
 )
 def test_other_kernels_reach_more(p: Conv, text: str, value: float) -> None:
-    found, depend = reached(p, parse_config(text), value)
-    assert not np.isfinite(found[depend]).any()
+    reach, depend = reached(p, parse_config(text), value)
+    assert not np.isfinite(reach[depend]).any()
     if np.isnan(value):
-        assert np.isnan(found).sum() > depend.sum()
+        assert np.isnan(reach).sum() > depend.sum()
     else:
-        assert np.isnan(found).any()  # differences of infinities
+        assert np.isnan(reach).any()  # differences of infinities

@@ -279,9 +279,9 @@ def test_infinities_reach_no_other_group():
 
 def test_blocks_of_groups_take_no_slices_in_the_workspace():
     p = Conv(2, 64, 9, 9, 64, 3, 3, groups=4, layout="NHWC", dtype="f16", direction="weight_grad")
-    with pytest.raises(ConfigError) as found:
+    with pytest.raises(ConfigError) as error:
         plan_for(p, parse_config("family=wgmma ml=64 nl=64 u=16 kg=2 splitk=workspace"), H200)
-    assert found.value.rule == "wgmma_blocks"
+    assert error.value.rule == "wgmma_blocks"
 
 
 def test_a_producer_of_strided_groups_has_registers_for_one_unit():
@@ -414,10 +414,10 @@ def test_no_pixel_is_multiplied_by_zeros_past_the_end_of_a_row():
     out = Runner.of(EmulatedDriver(H200), p, c).compute(
         {"A": images.reshape(a.shape), "B": np.abs(b) + 1, "C": before}, 1.0, 0.0
     )["C"]
-    found = np.isinf(out.astype(np.float32))
+    infinite = np.isinf(out.astype(np.float32))
     # row 0 of the image is read by tap 0 of result row 1 and by tap 1 of result row 0
-    assert found[:, 5, :2].all()
-    assert found.sum() == 2 * p.k
+    assert infinite[:, 5, :2].all()
+    assert infinite.sum() == 2 * p.k
     assert not np.isnan(out.astype(np.float32)).any()
 
 
@@ -658,6 +658,6 @@ def test_infinities_past_the_last_tap_are_not_read():
 )
 def test_convolutions_that_tma_cannot_load_are_refused(changes, rule):
     fields = {"n": 2, "c": 32, "h": 20, "w": 20, "k": 32, "r": 3, "s": 3, "layout": "NHWC", "dtype": "f16"} | changes
-    with pytest.raises(ConfigError) as found:
+    with pytest.raises(ConfigError) as error:
         plan_for(Conv(**fields), parse_config("family=wgmma transposed_mma=1 ml=32 nl=64 u=64"), H200)
-    assert found.value.rule == rule
+    assert error.value.rule == rule

@@ -56,6 +56,6 @@ def test_the_bandwidth_counts_reads_and_writes(monkeypatch: pytest.MonkeyPatch) 
     assert driver.held == 0
     assert copy_bandwidth.measured(driver, 1e6, Timing()) is None
     driver.clock = "hardware"
-    found = copy_bandwidth.measured(driver, 1e6, Timing())
-    assert found is not None
-    assert found.least_us == pytest.approx(1e6 / (2 * size / 4))
+    measured_times = copy_bandwidth.measured(driver, 1e6, Timing())
+    assert measured_times is not None
+    assert measured_times.least_us == pytest.approx(1e6 / (2 * size / 4))

@@ -68,9 +68,9 @@ def ran(p: Task, x: Any, keys: Any, config: str, offset: int = 0, **options: Any
         if array.size:
             driver.upload(addresses[name], np.ascontiguousarray(array))
     runner = Runner.of(driver, p, parse_config(f"family=private_groups {config}"))
-    found = runner.compute({**none, **outputs}, addresses=addresses)
+    result = runner.compute({**none, **outputs}, addresses=addresses)
     runner.workspace.release()
-    return found
+    return result
 
 
 @pytest.mark.first(1)
@@ -96,9 +96,9 @@ def test_keys_in_any_order(axis: str, keys: str, config: str) -> None:
     elif keys == "out of range":
         g[::3], g[1::7] = -1, groups
     g = g.astype(np.int32)
-    found = ran(sums(axis, m, n, groups), x, g, config)
-    np.testing.assert_array_equal(found["C"], added(x, g, axis, groups))
-    assert found["rejected"] == np.count_nonzero((g < 0) | (g >= groups)) * (n if axis == "i" else m)
+    result = ran(sums(axis, m, n, groups), x, g, config)
+    np.testing.assert_array_equal(result["C"], added(x, g, axis, groups))
+    assert result["rejected"] == np.count_nonzero((g < 0) | (g >= groups)) * (n if axis == "i" else m)
 
 
 @pytest.mark.each_value
@@ -108,9 +108,9 @@ def test_extents(axis: str, extents: tuple[int, int]) -> None:
     m, n = extents
     x, g = RNG.integers(-9, 10, (m, n)).astype(np.float32), RNG.integers(-1, 4, m if axis == "i" else n)
     for config in ("copy_warps=2 array_vec=4 loads=2", "copy_warps=1 loads=8"):
-        found = ran(sums(axis, m, n, 3), x, g.astype(np.int32), config)
-        np.testing.assert_array_equal(found["C"], added(x, g, axis, 3))
-        assert found["rejected"] == np.count_nonzero((g < 0) | (g > 2)) * (n if axis == "i" else m)
+        result = ran(sums(axis, m, n, 3), x, g.astype(np.int32), config)
+        np.testing.assert_array_equal(result["C"], added(x, g, axis, 3))
+        assert result["rejected"] == np.count_nonzero((g < 0) | (g > 2)) * (n if axis == "i" else m)
 
 
 @pytest.mark.each_value
@@ -123,8 +123,8 @@ def test_arrays_that_are_not_aligned(axis: str, dtype: str) -> None:
     value = {"f32": "input1[i,j]", "f16": "f32(input1[i,j])", "s8": "s32(input1[i,j])"}[dtype]
     p = sums(axis, 40, 64, 4, value, "u8", dtype)
     for offset in (0, 1, 2):
-        found = ran(p, x, g, "copy_warps=2 array_vec=4 loads=4", offset)["C"]
-        np.testing.assert_array_equal(found, added(x.astype(found.dtype), g, axis, 4))
+        result = ran(p, x, g, "copy_warps=2 array_vec=4 loads=4", offset)["C"]
+        np.testing.assert_array_equal(result, added(x.astype(result.dtype), g, axis, 4))
 
 
 def test_sums_do_not_depend_on_timing() -> None:

@@ -113,7 +113,7 @@ def test_faults(name):
     fault, body = FAULTS[name]
     output = []
     for engine in ("numpy", "llvm"):
-        with pytest.raises(fault) as found:
+        with pytest.raises(fault) as error:
             run(
                 ".shared .align 4 .b8 s[512];" + body,
                 np.zeros(64, "u4"),
@@ -121,7 +121,7 @@ def test_faults(name):
                 engine=engine,
                 uninitialised=name != "race",
             )
-        output.append(str(found.value))
+        output.append(str(error.value))
     assert output[0] == output[1]
 
 
@@ -176,8 +176,8 @@ def test_frequent_runs_are_compiled():
     for n, engine, compiled in ((60, "auto", 0), (4000, "auto", 1), (4000, "numpy", 0), (1, "llvm", 3)):
         program, out = looping(n, engine=engine)
         assert (out == n).all()
-        found = program.jit_compiler.compiled if program.jit_compiler is not None else {}
-        assert sum(bool(runs) for runs in found.values()) == compiled, (n, engine)
+        compiled_blocks = program.jit_compiler.compiled if program.jit_compiler is not None else {}
+        assert sum(bool(runs) for runs in compiled_blocks.values()) == compiled, (n, engine)
 
 
 @needs_llvm

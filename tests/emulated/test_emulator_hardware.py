@@ -174,7 +174,7 @@ def test_wrong_bit_is_reported_with_its_position():
     column = case.columns[1]
     got = bytearray(want)
     got[column.offset + 9] ^= 4
-    (found,) = recording.differences(case, want, bytes(got))
+    (difference,) = recording.differences(case, want, bytes(got))
     size = recording.raw_dtype(column).itemsize
-    assert (found.case, found.column, found.thread) == (case.name, column, 9 // size)
-    assert column.label in str(found)
+    assert (difference.case, difference.column, difference.thread) == (case.name, column, 9 // size)
+    assert column.label in str(difference)

@@ -41,7 +41,7 @@ ORDERS = [
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("orders", ORDERS, ids=lambda orders: orders[0].split()[0])
 def test_orders_of_modifiers(orders, engine):
-    found = []
+    permutations = []
     for text in orders:
         y = np.arange(100, 132, dtype="u4")
         run(
@@ -50,9 +50,9 @@ def test_orders_of_modifiers(orders, engine):
             y,
             engine=engine,
         )
-        found.append(y.tolist())
-    assert all(y == found[0] for y in found[1:])
-    assert found[0] != list(range(100, 132))
+        permutations.append(y.tolist())
+    assert all(y == permutations[0] for y in permutations[1:])
+    assert permutations[0] != list(range(100, 132))
 
 
 def test_polling_in_another_order():

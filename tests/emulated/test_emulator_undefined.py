@@ -74,11 +74,11 @@ def test_results_that_do_not_depend_on_undefined_registers(body, value, engine):
     ],
 )
 def test_uses_that_are_faults(body, name, instruction, engine):
-    found = refused("setp.lt.u32 %p2, %r0, 99; " + body, engine)
-    assert found.instruction.startswith(instruction)
-    assert f"{name} is used; it depends on %u, which line" in str(found)
-    assert found.thread == ((0 if "redux" in body else 16), 0, 0)
-    assert found.address is None
+    fault = refused("setp.lt.u32 %p2, %r0, 99; " + body, engine)
+    assert fault.instruction.startswith(instruction)
+    assert f"{name} is used; it depends on %u, which line" in str(fault)
+    assert fault.thread == ((0 if "redux" in body else 16), 0, 0)
+    assert fault.address is None
     words("setp.lt.u32 %p2, %r0, 99; " + body.replace("%d0, %u", "%d0, %r0"), engine, uninitialised=False)
 
 
@@ -89,9 +89,9 @@ def test_write_defines_a_register_again(engine):
     LOOP: mov.u32 %r2, %u; add.u32 %r3, %r2, 1; mov.u32 %r3, %r5; add.u32 %r9, %r9, %r3; add.u32 %r5, %r5, 1;
     setp.lt.u32 %p3, %r5, 20; @%p3 bra LOOP;"""
     assert (words(body, engine) == 190).all()
-    found = refused(body.replace("mov.u32 %r3, %r5;", "@%p0 mov.u32 %r3, %r5;"), engine)
-    assert found.thread == (16, 0, 0)
-    assert "st.global" in found.instruction
+    fault = refused(body.replace("mov.u32 %r3, %r5;", "@%p0 mov.u32 %r3, %r5;"), engine)
+    assert fault.thread == (16, 0, 0)
+    assert "st.global" in fault.instruction
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -115,17 +115,17 @@ def test_warp_aggregated_atomics(leader, defined, engine):
         run(HALF + body + STORE, out, registers=UNDEFINED, engine=engine)
         assert (out == [*range(32), 32]).all()
     else:
-        found = refused(body, engine, lanes=33)
-        assert "it depends on %r5" in str(found)
-        assert found.thread == (0, 0, 0)
+        fault = refused(body, engine, lanes=33)
+        assert "it depends on %r5" in str(fault)
+        assert fault.thread == (0, 0, 0)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(("delta", "lane"), [(1, 15), (16, 0)])
 def test_shuffles_move_undefined_values(delta, lane, engine):
     """Lanes 16 to 31 have none; a lane that would read past the last one keeps its own."""
-    found = refused(f"shfl.sync.down.b32 %r9, %u, {delta}, 31, 0xffffffff;", engine)
-    assert found.thread == (lane, 0, 0)
+    fault = refused(f"shfl.sync.down.b32 %r9, %u, {delta}, 31, 0xffffffff;", engine)
+    assert fault.thread == (lane, 0, 0)
     assert (words("shfl.sync.idx.b32 %r9, %u, 3, 31, 0xffffffff;", engine) == 3).all()
 
 
@@ -145,11 +145,11 @@ def test_undefined_memory_is_tracked(engine):
     add.u32 %r3, %r2, 1; add.u32 %r4, %r3, %r3; mov.u32 %r9, %r0; TAKE"""
     shared = ".shared .align 4 .b8 sm[128];"
     assert (words(body.replace("TAKE", ""), engine, extra=shared) == np.arange(32)).all()
-    found = refused(body.replace("TAKE", "mov.u32 %r9, %r4;"), engine, extra=shared)
-    assert "%r9 is used; it depends on %r2, and line" in str(found)
-    assert "loaded it from uninitialised shared memory" in str(found)
-    assert found.thread == (16, 0, 0)
-    assert found.address == 0x400 + 64
+    fault = refused(body.replace("TAKE", "mov.u32 %r9, %r4;"), engine, extra=shared)
+    assert "%r9 is used; it depends on %r2, and line" in str(fault)
+    assert "loaded it from uninitialised shared memory" in str(fault)
+    assert fault.thread == (16, 0, 0)
+    assert fault.address == 0x400 + 64
 
 
 OPERATIONS = [

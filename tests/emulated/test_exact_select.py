@@ -51,12 +51,12 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bool]]:
     step."""
     for module in (exact_filter, exact_nearest):
         monkeypatch.setattr(module, "LEAST_DISTANCE", 16)
-    found: list[bool] = []
+    calls: list[bool] = []
     launched = exact_calls.launched
 
     def noted(*given: Any) -> bool:
-        found.append(launched(*given))
-        return found[-1]
+        calls.append(launched(*given))
+        return calls[-1]
 
     def forget() -> None:
         exact_calls._full.clear()
@@ -67,14 +67,14 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bool]]:
     monkeypatch.setattr(exact_filter, "LEAST", 1)
     monkeypatch.setattr(exact_calls, "predicted_faster", lambda *_: True)
     forget()
-    yield found
+    yield calls
     forget()
 
 
 def pairs(hits: Any) -> set[tuple[int, int]]:
-    found = list(zip(hits.i.tolist(), hits.j.tolist(), strict=True))
-    assert len(found) == len({*found}) == hits.count
-    return {*found}
+    listed = list(zip(hits.i.tolist(), hits.j.tolist(), strict=True))
+    assert len(listed) == len({*listed}) == hits.count
+    return {*listed}
 
 
 def where(holds: Any) -> set[tuple[int, int]]:
@@ -119,9 +119,9 @@ def test_without_a_bound_pairs_are_missing(runs: list[bool], monkeypatch: pytest
     p, r = near(40, 24, 16)
     t = np.float32(16 + 2**-10)
     expected = where(p @ r.T > t)
-    found = pairs(ptxgen.task(query("accum > t"))(P=p, R=r, t=t))
+    result = pairs(ptxgen.task(query("accum > t"))(P=p, R=r, t=t))
     assert runs == [True]
-    assert found < expected
+    assert result < expected
 
 
 def test_nearly_cancelled_sums(runs: list[bool]) -> None:
@@ -132,9 +132,9 @@ def test_nearly_cancelled_sums(runs: list[bool]) -> None:
     p[:, 16:] = p[:, :16] + RNG.integers(-1, 2, (30, 16))
     product = p @ r.T
     assert (product == p.astype("f8") @ r.T).all()
-    found = ptxgen.task(query("abs(accum) > t"))(P=p, R=r, t=np.float32(1200))
+    result = ptxgen.task(query("abs(accum) > t"))(P=p, R=r, t=np.float32(1200))
     assert runs == [True]
-    assert pairs(found) == where(abs(product) > 1200)
+    assert pairs(result) == where(abs(product) > 1200)
 
 
 @pytest.mark.parametrize("scale", [2.0**-70, 2.0**-60, 1.0, 2.0**59])
@@ -266,8 +266,8 @@ def test_kernels_round_operands(where: str, k: int) -> None:
     text = typed_text(QUERIES["q5"].replace("R[k,j]", "R[j,k]"), "f32")
     p = Task(m, n, k, "NT", "f32", "tf32", text=text, capacity=m * n)
     by_family: dict[str, list[Any]] = {}
-    for found in select(p, device(where), k=400):
-        by_family.setdefault(found.config.family, []).append(found.config)
+    for chosen in select(p, device(where), k=400):
+        by_family.setdefault(chosen.config.family, []).append(chosen.config)
     assert set(by_family) >= ({"wgmma", "mma"} if (where, k) == ("h100", 64) else {"mma"})
     for config, *_ in by_family.values():
         lists = {name: np.zeros(y.shape, y.dtype.numpy) for name, y in p.result_arrays.items()}
@@ -309,11 +309,11 @@ def test_tensors_and_captured_calls(gpu: EmulatedDriver, runs: list[bool], monke
 
 
 def test_the_suite_has_the_problems_that_list_candidates() -> None:
-    found = {x.name: x.problem for x in cases("candidates", "task")}
-    assert list(found) == [f"candidates {n}" for n in (2048, 4096, 8192, 16384)]
+    problems = {x.name: x.problem for x in cases("candidates", "task")}
+    assert list(problems) == [f"candidates {n}" for n in (2048, 4096, 8192, 16384)]
     exact = ExactSelect.of(next(x.problem for x in cases("q5", "task") if x.name == "q5 4096"), device("h100"))  # type: ignore[arg-type]
     assert exact is not None
-    assert exact.stages[-1].problem == found["candidates 4096"]
+    assert exact.stages[-1].problem == problems["candidates 4096"]
     small = replace(exact.stages[-1].problem, m=64, n=48, k=32, lda=0, ldb=0, ldc=0, capacity=3000)
     config = select(small, device("h100"))[0].config
     assert all(x.ok for x in check(EmulatedDriver(), small, config))
@@ -359,8 +359,8 @@ def test_the_baseline_checks_its_lists(runs: list[bool]) -> None:
 def test_candidates_of_one_array_are_of_half_of_the_pairs(
     text: str, transposed: bool, runs: list[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found, of = [], ExactSelect.of.__func__  # type: ignore[attr-defined]
-    monkeypatch.setattr(ExactSelect, "of", classmethod(lambda cls, *given: found.append(of(cls, *given)) or found[-1]))
+    made, of = [], ExactSelect.of.__func__  # type: ignore[attr-defined]
+    monkeypatch.setattr(ExactSelect, "of", classmethod(lambda cls, *given: made.append(of(cls, *given)) or made[-1]))
     x = RNG.integers(-3, 4, (45, 16)).astype(np.float32)
     limits = (np.arange(45) % 40).astype(np.float32)
     given, least = ({"r": limits}, limits[:, None]) if "r[i]" in text else ({"t": np.float32(20)}, np.float32(20))
@@ -371,7 +371,7 @@ def test_candidates_of_one_array_are_of_half_of_the_pairs(
     hits = ptxgen.task(text)(P=x, R=x, **given)
     assert pairs(hits) == where(holds)
     assert runs == [True]
-    assert found[0].stages[-1].problem.mirrored
+    assert made[0].stages[-1].problem.mirrored
 
 
 # ---- squares of differences
@@ -478,10 +478,10 @@ def test_reduced_rows_are_those_of_the_kernel_of_f32(output: str, runs: list[boo
     p, r = (rng.standard_normal((rows, 21)).astype(np.float32) for rows in (33, 130))
     r[40:45] = r[90:95] = p[3:8]
     task = ptxgen.task(reduced(output, NEAREST[output]))
-    found = task(P=p, R=r)
-    np.testing.assert_array_equal(found, task(P=p, R=r, algebra=False))
+    result = task(P=p, R=r)
+    np.testing.assert_array_equal(result, task(P=p, R=r, algebra=False))
     if "C[i] argmin= accum" in output:
-        assert found[3:8].tolist() == [40, 41, 42, 43, 44]
+        assert result[3:8].tolist() == [40, 41, 42, 43, 44]
     assert runs == ([True] if "C[i]" in output else [])  # columns have no filter
 
 
@@ -525,8 +525,8 @@ def test_too_many_near_rows_are_left_to_the_kernel_of_f32(runs: list[bool]) -> N
     """All pairs may be the nearest ones where elements are too large for a bound."""
     p, r = (RNG.integers(1, 3, (60, 16)).astype(np.float32) * np.float32(2.0**52) for _ in range(2))
     r = np.tile(r, (2, 1))
-    found = ptxgen.task(reduced("C[i] argmin= accum"))(P=p, R=r)
-    assert found.tolist() == ((p[:, None].astype("f8") - r) ** 2).sum(-1).argmin(1).tolist()
+    result = ptxgen.task(reduced("C[i] argmin= accum"))(P=p, R=r)
+    assert result.tolist() == ((p[:, None].astype("f8") - r) ** 2).sum(-1).argmin(1).tolist()
     assert runs == [False]
 
 
@@ -550,9 +550,9 @@ def test_the_baseline_of_nearest_rows(runs: list[bool]) -> None:
     for name, x in {"A": p, "B": r}.items():
         driver.upload(at[name], x)
     assert ExactFilter(driver, problem).best([at], Timing(samples=1)).best > 0
-    found = np.zeros(24, np.int32)
-    driver.download(at["C"], found)
-    assert found.tolist() == squares.argmin(1).tolist()
+    result = np.zeros(24, np.int32)
+    driver.download(at["C"], result)
+    assert result.tolist() == squares.argmin(1).tolist()
 
 
 def test_nearest_rows_of_tensors(gpu: EmulatedDriver, runs: list[bool]) -> None:
@@ -560,6 +560,6 @@ def test_nearest_rows_of_tensors(gpu: EmulatedDriver, runs: list[bool]) -> None:
     p, r, squares = near_distances(24, 60, 16)
     task = ptxgen.task(reduced("C[i] argmin= accum"))
     for _ in range(2):
-        found = task(P=Typed(gpu, p), R=Typed(gpu, r))
-        assert np.asarray(found.numpy()).tolist() == squares.argmin(1).tolist()
+        result = task(P=Typed(gpu, p), R=Typed(gpu, r))
+        assert np.asarray(result.numpy()).tolist() == squares.argmin(1).tolist()
     assert runs == [True] * 2

@@ -43,20 +43,20 @@ def test_errors_are_relative_to_the_sums_of_squares(dtype: Any) -> None:
     text = MATRIX
     if dtype == np.float16:
         text = text.replace("P[i,k]", "f32(P[i,k])").replace("R[j,k]", "f32(R[j,k])")
-    found = ptxgen.task(text)(P=p, R=r, precision="fast")
+    result = ptxgen.task(text)(P=p, R=r, precision="fast")
     unit = 2.0**-53 if dtype == np.float64 else 2.0**-24
-    assert (abs(found - expected) <= (K + 8) * unit * squares).all()
-    assert (found >= 0).all()
+    assert (abs(result - expected) <= (K + 8) * unit * squares).all()
+    assert (result >= 0).all()
     exact = ptxgen.task(text)(P=p, R=r)
     assert (exact[np.arange(4), np.arange(4)] == 0).all()
-    assert (exact != found).any()
+    assert (exact != result).any()
 
 
 def test_tf32_is_allowed_for_the_product() -> None:
     p, r = operands()
     expected, squares = distances(p, r)
-    found = ptxgen.task(MATRIX)(P=p, R=r, precision="fast", compute="tf32")
-    assert (abs(found - expected) <= 2.0**-9 * squares).all()
+    result = ptxgen.task(MATRIX)(P=p, R=r, precision="fast", compute="tf32")
+    assert (abs(result - expected) <= 2.0**-9 * squares).all()
 
 
 @pytest.mark.parametrize("order", ["ik,jk", "ki,jk", "ik,kj", "swapped"])
@@ -100,9 +100,9 @@ def test_norms_give_cosine_distances() -> None:
     norms = {"n": np.linalg.norm(p, axis=1), "m": np.linalg.norm(r, axis=1)}
     step = "(P[i,k] / n[i] - R[j,k] / m[j])"
     text = f"where (i, j) {{ reduce (k) {{ accum += {step} * {step}; }} C[i,j] = accum / 2; }}"
-    found = ptxgen.task(text)(P=p, R=r, **norms, precision="fast")
+    result = ptxgen.task(text)(P=p, R=r, **norms, precision="fast")
     expected = 1 - (p.astype("f8") @ r.T) / norms["n"][:, None] / norms["m"]
-    np.testing.assert_allclose(found, expected, atol=1e-6)
+    np.testing.assert_allclose(result, expected, atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -123,8 +123,8 @@ def test_other_steps_are_computed_as_written(step: str) -> None:
 
 def test_one_array_no_k_and_batches() -> None:
     p, _ = operands()
-    found = ptxgen.task(MATRIX.replace("R[", "P["))(P=p, precision="fast")
-    np.testing.assert_allclose(found, distances(p, p)[0], atol=1e-3)
+    result = ptxgen.task(MATRIX.replace("R[", "P["))(P=p, precision="fast")
+    np.testing.assert_allclose(result, distances(p, p)[0], atol=1e-3)
     empty = ptxgen.task(MATRIX)(P=p[:, :0], R=p[:5, :0], precision="fast")
     assert (empty == np.zeros((M, 5))).all()
     batched = ptxgen.task(MATRIX)(P=p[None, :4], R=p[:3], precision="fast")

@@ -118,8 +118,8 @@ def test_overflow_saturates() -> None:
     assert (np.abs(right) == 57344).any()
     assert compare(right.astype(dtype("e5m2").numpy), ref).ok
     for wrong in (np.inf, 24576.0):
-        found = np.where(np.abs(right) == 57344, np.copysign(wrong, right), right).astype(dtype("e5m2").numpy)
-        assert not compare(found, ref).ok
+        with_error = np.where(np.abs(right) == 57344, np.copysign(wrong, right), right).astype(dtype("e5m2").numpy)
+        assert not compare(with_error, ref).ok
 
 
 @pytest.fixture
@@ -159,8 +159,8 @@ def test_conv2d_with_8_bit_output() -> None:
     wide = ptxgen.conv2d(images, filters, layout="NHWC", out=out.astype(np.float32), bias=bias)
     assert (np.abs(got - wide) <= 2.0**-4 * np.abs(wide) + 2.0**-8).all()
     v = Conv(2, 16, 5, 5, 8, 3, 3, layout="NHWC", dtype="e4m3", out="e4m3")
-    found = check(EmulatedDriver(device("h200")), v, select(v, device("h200"))[0].config)
-    assert all(x.ok for x in found)
-    assert [x.inputs for x in found if x.deviation.ratio == 0] == ["integers"]
+    deviation = check(EmulatedDriver(device("h200")), v, select(v, device("h200"))[0].config)
+    assert all(x.ok for x in deviation)
+    assert [x.inputs for x in deviation if x.deviation.ratio == 0] == ["integers"]
     with pytest.raises(DtypeError, match="must be f32"):
         ptxgen.conv2d(images, filters, layout="NHWC", out=out, bias=bias.astype(element))

@@ -84,18 +84,18 @@ def test_slices_of_k(splitk):
 def test_candidates_are_legal_and_correct(p):
     """One iteration along K; warps that store whole cache lines where the tile is wide enough."""
     c = space.candidates(p, H100)
-    found = c.take(np.flatnonzero((c.family == 0) & (c.stages == 0)))
-    assert len(found) > 20
-    assert rules.legal(p, found, H100).all()
-    assert set(found.u.tolist()) == {1 << (p.k - 1).bit_length()}
+    columns = c.take(np.flatnonzero((c.family == 0) & (c.stages == 0)))
+    assert len(columns) > 20
+    assert rules.legal(p, columns, H100).all()
+    assert set(columns.u.tolist()) == {1 << (p.k - 1).bit_length()}
     staged = c.take(np.flatnonzero((c.family == 0) & (c.stages > 0)))
     assert set(staged.u.tolist()) <= {8, 16, 32}
     assert bool(len(staged)) == (p.compute != "tf32")
-    lanes_n = 32 // found.lanes_m
-    assert (lanes_n == np.minimum(found.nl // found.ns, 32)).all()
+    lanes_n = 32 // columns.lanes_m
+    assert (lanes_n == np.minimum(columns.nl // columns.ns, 32)).all()
     rng = np.random.default_rng(p.k)
-    for i in rng.choice(len(found), 3, replace=False):
-        verify(Gemm(p.m, p.n, p.k, p.layout, p.dtype, p.compute), found.row(int(i)), "normal", on="h100")
+    for i in rng.choice(len(columns), 3, replace=False):
+        verify(Gemm(p.m, p.n, p.k, p.layout, p.dtype, p.compute), columns.row(int(i)), "normal", on="h100")
 
 
 def test_neighbours_have_other_depths_and_stages():

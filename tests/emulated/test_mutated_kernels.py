@@ -46,8 +46,8 @@ def drop(pattern: str, which: int = 0) -> Change:
 
     def change(text: str) -> str:
         lines = text.splitlines(keepends=True)
-        found = [i for i, line in enumerate(lines) if re.match(rf"\s*{pattern}", line)]
-        del lines[found[which]]
+        places = [i for i, line in enumerate(lines) if re.match(rf"\s*{pattern}", line)]
+        del lines[places[which]]
         return "".join(lines)
 
     return change
@@ -57,8 +57,8 @@ def swap(pattern: str, by: str, which: int = 0) -> Change:
     """Replaces the ``which``-th match."""
 
     def change(text: str) -> str:
-        found = list(re.finditer(pattern, text))[which]
-        return text[: found.start()] + found.expand(by) + text[found.end() :]
+        match = list(re.finditer(pattern, text))[which]
+        return text[: match.start()] + match.expand(by) + text[match.end() :]
 
     return change
 
@@ -171,27 +171,27 @@ def test_store_to_c_one_element_off(mutated):
     """The rightmost column is stored between rows, or past the end."""
     for which in range(4):
         try:
-            found = mutated(
+            outcome = mutated(
                 PLAIN, swap(r"st\.global\.f32 \[%c_addr", r"st.global.f32 [%c_addr+4", which), row_padding=1
             )
         except (OutOfBoundsFault, RaceFault):  # or where another thread's element is
             continue
-        assert not any(r.ok for r in found[:3])
+        assert not any(r.ok for r in outcome[:3])
 
 
 @pytest.mark.parametrize("which", range(4))
 def test_store_to_shared_memory_one_element_off(mutated, which):
     change = swap(r"st\.shared\.b32 \[%dst_([ab])", r"st.shared.b32 [%dst_\1+4", which)
     try:
-        found = mutated(PLAIN, change)
+        outcome = mutated(PLAIN, change)
     except (RaceFault, UninitialisedFault):
         return
-    assert not any(r.ok for r in found)
+    assert not any(r.ok for r in outcome)
 
 
 def test_fragment_of_the_next_row(mutated):
-    found = mutated(PLAIN, swap(r"\[%frag_ptr_a0\+64\]", "[%frag_ptr_a0+128]"))
-    assert not any(r.ok for r in found)
+    outcome = mutated(PLAIN, swap(r"\[%frag_ptr_a0\+64\]", "[%frag_ptr_a0+128]"))
+    assert not any(r.ok for r in outcome)
 
 
 def test_misaligned_access(mutated):
@@ -221,8 +221,10 @@ def test_store_without_its_guard(mutated, which):
 def test_one_row_or_column_too_many(mutated):
     with pytest.raises(OutOfBoundsFault):
         mutated(PLAIN, every(r"setp\.lt\.u32 %in_m, %tmp0, %M;", "setp.le.u32 %in_m, %tmp0, %M;"))
-    found = mutated(PLAIN, every(r"setp\.lt\.u32 (%in_n\d), %tmp0, %N;", r"setp.le.u32 \1, %tmp0, %N;"), row_padding=1)
-    assert all(r.deviation.where == (-1, -1) for r in found[:3])  # only memory between rows
+    outcome = mutated(
+        PLAIN, every(r"setp\.lt\.u32 (%in_n\d), %tmp0, %N;", r"setp.le.u32 \1, %tmp0, %N;"), row_padding=1
+    )
+    assert all(r.deviation.where == (-1, -1) for r in outcome[:3])  # only memory between rows
 
 
 def test_load_that_is_not_clamped(mutated):
@@ -245,12 +247,12 @@ def test_k_remainder_one_too_long(mutated, layout):
     """The first iteration takes one column too many: memory between rows, or past the end."""
     p = Gemm(20, 19, 37, layout)
     try:
-        found = mutated(
+        outcome = mutated(
             PLAIN, every(r"setp\.ge\.u32 %skip, %tmp0, %k_rem;", "setp.gt.u32 %skip, %tmp0, %k_rem;"), p, row_padding=1
         )
     except OutOfBoundsFault:
         return
-    assert not any(r.ok for r in found)
+    assert not any(r.ok for r in outcome)
 
 
 # ---- arithmetic
@@ -270,21 +272,21 @@ def test_extra_missing_or_wrong_products(mutated, pattern, by, which):
     text = render(plan_for(P, PLAIN, device("emulated"))).text
     if swap(pattern, by, which)(text) == text:
         return  # it was that operand
-    found = mutated(PLAIN, swap(pattern, by, which))
-    assert not any(r.ok for r in found)
+    outcome = mutated(PLAIN, swap(pattern, by, which))
+    assert not any(r.ok for r in outcome)
 
 
 def test_missing_alpha_or_beta(mutated):
-    found = mutated(PLAIN, every(r"mul\.rn\.f32 (%result\d), (%acc\d), %alpha;", r"mov.f32 \1, \2;"))
-    assert [r.ok for r in found] == [True, True, True, True, False]
-    found = mutated(PLAIN, every(r"fma\.rn\.f32 (%result\d), %beta, %c_raw0, %result\d;", "mov.f32 \\1, \\1;"))
-    assert [r.ok for r in found] == [True, True, True, True, False]
+    outcome = mutated(PLAIN, every(r"mul\.rn\.f32 (%result\d), (%acc\d), %alpha;", r"mov.f32 \1, \2;"))
+    assert [r.ok for r in outcome] == [True, True, True, True, False]
+    outcome = mutated(PLAIN, every(r"fma\.rn\.f32 (%result\d), %beta, %c_raw0, %result\d;", "mov.f32 \\1, \\1;"))
+    assert [r.ok for r in outcome] == [True, True, True, True, False]
 
 
 def test_c_is_read_with_beta_zero(mutated):
     """C holds NaN."""
-    found = mutated(PLAIN, every(r"setp\.neu\.f32 %p, %beta, 0f00000000;", "setp.eq.f32 %p, %beta, %beta;"))
-    assert [r.ok for r in found] == [False, False, False, False, True]
+    outcome = mutated(PLAIN, every(r"setp\.neu\.f32 %p, %beta, 0f00000000;", "setp.eq.f32 %p, %beta, %beta;"))
+    assert [r.ok for r in outcome] == [False, False, False, False, True]
 
 
 def test_uninitialised_accumulator(mutated):
@@ -294,12 +296,12 @@ def test_uninitialised_accumulator(mutated):
 
 
 def test_slice_added_twice_or_before_c_is_scaled(mutated):
-    found = mutated(replace(PLAIN, kg=2), every(r"(@%in_bounds red\.global[^;]*;)", r"\1 \1"))
-    assert not any(r.ok for r in found[:3])
-    found = mutated(
+    outcome = mutated(replace(PLAIN, kg=2), every(r"(@%in_bounds red\.global[^;]*;)", r"\1 \1"))
+    assert not any(r.ok for r in outcome[:3])
+    outcome = mutated(
         replace(PLAIN, kg=3, splitk=2), swap(r"setp\.lt\.u32 %p, %slice, %slices;", "setp.le.u32 %p, %slice, 1;")
     )
-    assert not any(r.ok for r in found)
+    assert not any(r.ok for r in outcome)
 
 
 def test_flag_that_is_never_set(mutated):
@@ -311,9 +313,9 @@ def test_flag_that_is_never_set(mutated):
 def test_flag_that_is_not_reset(mutated):
     """The next launch on the same workspace does not wait for C, or counts wrongly."""
     for change in (drop(r"@%p st\.relaxed\.gpu"), swap(r"mov\.u32 %tmp1, %nctaid\.z;", "mov.u32 %tmp1, 77;")):
-        found = mutated(replace(PLAIN, kg=3, splitk=1), change)
-        assert not any(r.ok for r in found)
-        assert found[0].deviation.where == (-1, -1)
+        outcome = mutated(replace(PLAIN, kg=3, splitk=1), change)
+        assert not any(r.ok for r in outcome)
+        assert outcome[0].deviation.where == (-1, -1)
 
 
 # ---- text
@@ -345,10 +347,10 @@ def test_measurement_of_a_wrong_kernel_fails(monkeypatch, change, outcome):
     work = Bench(EmulatedDriver(device("emulated")))
     assert work.measure(P, PLAIN).outcome == "ok"
     monkeypatch.setattr(runner, "render", lambda plan: replace(render(plan), text=change(render(plan).text)))
-    found = work.measure(P, PLAIN)
-    assert found.outcome == outcome
-    assert found.message
-    assert found.samples == ()
+    measurement = work.measure(P, PLAIN)
+    assert measurement.outcome == outcome
+    assert measurement.message
+    assert measurement.samples == ()
     monkeypatch.undo()
     assert work.measure(P, PLAIN).outcome == "ok"  # the next kernel runs without an error
 
@@ -371,8 +373,8 @@ def test_flags_of_a_failed_kernel_do_not_reach_the_next(monkeypatch):
 def test_right_kernel_passes_in_any_order():
     for seed in range(3):
         for completion in ("late", "early"):
-            found = check(
+            deviation = check(
                 EmulatedDriver(device("emulated"), seed=seed, completion=completion), P, SHARED, seed, row_padding=1
             )
-            assert all(r.ok for r in found)
-            assert np.isfinite([r.deviation.worst for r in found]).all()
+            assert all(r.ok for r in deviation)
+            assert np.isfinite([r.deviation.worst for r in deviation]).all()

@@ -60,10 +60,10 @@ def test_each_listed_pair_is_computed_once(m: int, n: int, k: int, count: int) -
     out = computed(task(m, n, k), a, b, (i, j), 2.0, w)
     total = (a @ b.T)[i, j]
     listed = (total > 2 + w[i]) & (i != j)
-    found = sorted(zip(out["C_2"].tolist(), out["C"].tolist(), out["C_1"].tolist(), strict=True))
+    triples = sorted(zip(out["C_2"].tolist(), out["C"].tolist(), out["C_1"].tolist(), strict=True))
     expected = sorted(zip(i[listed].tolist(), j[listed].tolist(), total[listed].tolist(), strict=True))
     assert out["count"] == [len(expected)]
-    assert found == [(POISON,) * 3] * (500 - len(expected)) + expected
+    assert triples == [(POISON,) * 3] * (500 - len(expected)) + expected
 
 
 def test_more_pairs_than_warps_share_the_list() -> None:

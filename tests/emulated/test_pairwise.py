@@ -52,10 +52,10 @@ def test_distances_have_the_names_of_scipy(name: str) -> None:
     y = np.where(RNG.random(Y.shape) < 0.5, X[0], Y)
     with np.errstate(invalid="ignore"):
         expected = EXPECTED[name](X[:, None].astype("f8"), y.astype("f8"))
-    found = ptxgen.pairwise(X, y, name, **p).dense()
-    np.testing.assert_allclose(found, expected, rtol=2e-5, atol=1e-6)  # a row of zeros has no cosine: NaN
+    result = ptxgen.pairwise(X, y, name, **p).dense()
+    np.testing.assert_allclose(result, expected, rtol=2e-5, atol=1e-6)  # a row of zeros has no cosine: NaN
     if name == "euclidean":
-        assert found.dtype == np.float32
+        assert result.dtype == np.float32
         doubles = ptxgen.pairwise(X.astype("f8"), y.astype("f8"), name)
         np.testing.assert_allclose(doubles.min(axis=0), expected.min(0), rtol=1e-14)
         np.testing.assert_array_equal(doubles.argmin(), expected.argmin(1))
@@ -80,8 +80,8 @@ def test_every_method() -> None:
     sums = np.zeros((3, N))
     np.add.at(sums, gx, L1)
     rows = {"min": d.min(), "max": d.max(), "sum": d.sum(), "mean": d.mean()}
-    for name, found in rows.items():
-        np.testing.assert_allclose(found, getattr(L1, name)(1), rtol=1e-5)
+    for name, result in rows.items():
+        np.testing.assert_allclose(result, getattr(L1, name)(1), rtol=1e-5)
     np.testing.assert_array_equal(d.argmin(axis=0), L1.argmin(0))
     np.testing.assert_array_equal(d.argmax(), L1.argmax(1))
     np.testing.assert_allclose(d.logsumexp(axis=0), np.log(np.exp(L1).sum(0)), rtol=1e-5)
@@ -155,8 +155,8 @@ def test_one_array_finish_and_condition_on_indices() -> None:
     assert (greatest == -np.inf).all()  # there is no pair
     np.testing.assert_allclose(ptxgen.pairwise(X, None, "cosine").argmin(axis=0)[:3], [3] * 3)  # NaN comes first
     integers = RNG.integers(0, 9, (6, 4)).astype(np.int8)
-    found = ptxgen.pairwise(integers, step="euclidean").max()
-    np.testing.assert_allclose(found, EXPECTED["euclidean"](integers[:, None] * 1.0, integers * 1.0).max(1), rtol=1e-6)
+    result = ptxgen.pairwise(integers, step="euclidean").max()
+    np.testing.assert_allclose(result, EXPECTED["euclidean"](integers[:, None] * 1.0, integers * 1.0).max(1), rtol=1e-6)
     largest = ptxgen.pairwise(X, Y, lambda x, y: ptxgen.minimum(x, y), reduce="argmax").dense()
     np.testing.assert_array_equal(largest, np.minimum(X[:, None], Y).argmax(-1))
 

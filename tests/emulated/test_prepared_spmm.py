@@ -983,8 +983,8 @@ def test_choice_of_the_kernel_of_sampled_products() -> None:
         (1 << 16, 3, 1 << 20, 5000, 1): (4, 1, 4, False, 0),
     }.items():
         made, step = sampled_products("f32", Shape(m, m, nnz, longest), n, n, n, vec, False, h200)
-        found = made.lanes, made.vectors, made.unrolled, made.rows, made.synced
-        assert found == (lanes, vectors, unrolled, rows, synced)
+        numbers = made.lanes, made.vectors, made.unrolled, made.rows, made.synced
+        assert numbers == (lanes, vectors, unrolled, rows, synced)
         assert made.columns >= n
         assert step.grid[0] >= h200.sms // 2
     with pytest.raises(DtypeError, match="a is bf16; on t4 it must be of another type: sm_80 converts it"):

@@ -76,15 +76,16 @@ def test_adversarial_scales(dtype: str, group: int) -> None:
     """Scales that are 0, infinite, NaN, denormal, negative, and the largest number: those of other rows are right."""
     p = QuantizedGemm(5, 33, 96, dtype=dtype, out="f32", weights="u4", group=group, zeros=True)
     arrays = operands(p, 1) | quantized_arrays(p, 1)
-    kind, scales = p.scale_type, arrays["scales"]
-    special = [0.0, np.inf, -np.inf, np.nan, kind.smallest, -kind.smallest, 3 * kind.smallest, kind.largest, -1.0]
+    scales = arrays["scales"]
+    least, largest = p.scale_type.smallest, p.scale_type.largest
+    special = [0.0, np.inf, -np.inf, np.nan, least, -least, 3 * least, largest, -1.0]
     for i, value in enumerate(special):
         scales[3 * i, i % p.groups] = value
     config = "ms=2 ns=2 ml=8 nl=32 u=32 kl=1 vec_a=8 vec_b=4 vec_c=1"
     for text in (config, "family=wgmma ml=8 nl=64 u=64 stages=2 transposed_mma=1"):
         got = computed(p, text, arrays)
-        found = compare(got, reference(p, arrays))
-        assert found.ok, found
+        deviation = compare(got, reference(p, arrays))
+        assert deviation.ok, deviation
         assert np.isfinite(got[:, 1]).all()
         assert not np.isfinite(got[:, 3]).any()
 

@@ -77,8 +77,8 @@ def test_logsumexp_of_infinities_and_large_values() -> None:
         greatest = values.max(1, keepdims=True)
         with np.errstate(invalid="ignore"):
             sums = np.exp(np.where(values == greatest, 0, values - greatest)).sum(1)
-        found = runner.compute({"A": a, "B": b, "C": np.zeros(7, np.float32)})["C"].reshape(-1)
-        np.testing.assert_allclose(found, greatest[:, 0] + np.log(sums), rtol=4e-7)
+        result = runner.compute({"A": a, "B": b, "C": np.zeros(7, np.float32)})["C"].reshape(-1)
+        np.testing.assert_allclose(result, greatest[:, 0] + np.log(sums), rtol=4e-7)
 
 
 BOUNDED = "family=resident_rows thread_rows=2 row_warps=2 tile_columns=32 column_parts=2 lower_bounds=1"
@@ -121,16 +121,16 @@ def test_lower_bounds_leave_no_sum_out(scale: float, offset: float) -> None:
         arrays = {"input0": near} if "r[i]" in output else {}
         text = POINTS.format(arrays="r:f32[i];" if arrays else "", when="", output=output)
         runner = Runner.of(EmulatedDriver(), Task(70, 107, 3, "NT", text=text), parse_config(config))
-        found = runner.compute({"A": a, "B": b, "C": np.zeros_like(expected), **arrays})["C"]
-        np.testing.assert_array_equal(found, expected, output)
+        result = runner.compute({"A": a, "B": b, "C": np.zeros_like(expected), **arrays})["C"]
+        np.testing.assert_array_equal(result, expected, output)
     text = POINTS.format(arrays="r:f32[i];", when="when(i!=j)", output=listed)
     p = Task(70, 107, 3, "NT", text=text, capacity=7490)
     lists = {"C": np.zeros(7490, "f4"), "C_1": np.zeros(7490, "i4"), "C_2": np.zeros(7490, "i4")}
     given = {"A": a, "B": b, "input0": near, "count": np.zeros(1, "u8"), **lists}
-    found = Runner.of(EmulatedDriver(), p, parse_config(config)).compute(given)
+    result = Runner.of(EmulatedDriver(), p, parse_config(config)).compute(given)
     i, j = np.ogrid[:70, :107]
     wanted = np.nonzero(((d < near[:, None]) | ((d == near[:, None]) & (i < j))) & (i != j))
-    count = int(found["count"][0])
-    assert sorted(zip(found["C_1"][:count].tolist(), found["C_2"][:count].tolist(), strict=True)) == list(
+    count = int(result["count"][0])
+    assert sorted(zip(result["C_1"][:count].tolist(), result["C_2"][:count].tolist(), strict=True)) == list(
         zip(*(x.tolist() for x in wanted), strict=True)
     )

@@ -152,11 +152,14 @@ def test_a_work_list_has_each_element_once(longest: int, rows: int) -> None:
     starts = starts if starts[-1] == arrays["indptr"][-1] else np.append(starts, arrays["indptr"][-1])
     with Buffers(driver, {**arrays, "indptr": starts}) as buffers:
         made = PreparedOperands(driver, buffers.addresses)
-        [found] = made.make((WorkList("indptr", rows, longest),), lower(p))
-        items, parts = np.zeros((found.sizes["items"], 4), np.uint32), np.zeros((found.sizes["parts"], 2), np.uint32)
+        [work_list] = made.make((WorkList("indptr", rows, longest),), lower(p))
+        items, parts = (
+            np.zeros((work_list.sizes["items"], 4), np.uint32),
+            np.zeros((work_list.sizes["parts"], 2), np.uint32),
+        )
         for name, x in (("items", items), ("parts", parts)):
             if x.size:
-                driver.download(found.arrays[name].address, x)
+                driver.download(work_list.arrays[name].address, x)
     lengths = (items[:, 2] - items[:, 1]).astype(np.int64)
     assert lengths.max() <= longest
     whole = lengths[items[:, 3] == WHOLE]

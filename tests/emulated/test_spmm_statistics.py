@@ -39,10 +39,10 @@ def record(indptr: Any, indices: Any, k: int, index: str = "i32") -> PatternReco
     ],
 )
 def test_the_record_is_that_of_numpy(m: int, k: int, text: str, index: str) -> None:
-    found = patterns.pattern(m, k, patterns.canonical(text))
-    got = record(found.indptr, found.indices, k, index)
-    assert got.statistics == statistics_of(k, found.indptr, found.indices)
-    assert (got.first, got.last, got.fall, got.outside) == (0, len(found.indices), None, None)
+    pattern = patterns.pattern(m, k, patterns.canonical(text))
+    got = record(pattern.indptr, pattern.indices, k, index)
+    assert got.statistics == statistics_of(k, pattern.indptr, pattern.indices)
+    assert (got.first, got.last, got.fall, got.outside) == (0, len(pattern.indices), None, None)
 
 
 def test_samples_of_many_rows() -> None:
@@ -59,9 +59,9 @@ def test_samples_of_many_rows() -> None:
 
 @pytest.mark.parametrize("text", ["bernoulli:density=0.3", "even:nnz=900"])
 def test_unsorted_and_repeated_columns_are_not_distinct(text: str) -> None:
-    found = patterns.pattern(40, 60, patterns.canonical(text))
-    rows = np.repeat(np.arange(40), found.lengths)
-    unique = np.unique(rows * 60 + found.indices)
+    pattern = patterns.pattern(40, 60, patterns.canonical(text))
+    rows = np.repeat(np.arange(40), pattern.lengths)
+    unique = np.unique(rows * 60 + pattern.indices)
     indptr = np.searchsorted(unique, 60 * np.arange(41))
     assert record(indptr, unique % 60, 60).statistics.distinct
     backwards = unique % 60

@@ -69,8 +69,8 @@ def test_instructions_are_those_of_the_table(step: str) -> None:
     results, clocks = np.zeros(512, np.float64), np.zeros((1, 2), np.uint64)
     counts = []
     for count in (1, 2):
-        found = launch(source.text, source.entries[0], 1, 512, [results, clocks, np.uint32(count)], 0)
-        counts.append(found.opcodes)
+        stats = launch(source.text, source.entries[0], 1, 512, [results, clocks, np.uint32(count)], 0)
+        counts.append(stats.opcodes)
     more = counts[1] - counts[0]
     if step is not OTHERS:
         # of a warp: 64 results, 4 steps; abs is a modifier of the machine
@@ -112,12 +112,12 @@ class StandInDriver(EmulatedDriver):
 def test_the_measured_ceiling_has_steps_and_the_clock_of_the_run() -> None:
     p = Task(4096, 4096, 4096, text=canonical(semiring_program("max_min", "f32")))
     driver: Any = StandInDriver()
-    found = step_loop.measured(driver, p)
-    assert found is not None
+    result = step_loop.measured(driver, p)
+    assert result is not None
     assert driver.counts[0] * 512 * 256 == pytest.approx(2e7 * step_rate.ceiling(lower(p), H100), rel=0.01)
-    assert found.clock == 2000
-    assert found.steps == pytest.approx(32.0, rel=0.01)
-    assert found.least_us == pytest.approx(least_us(p, H100) * 1980 / 2000, rel=0.01)
+    assert result.clock == 2000
+    assert result.steps == pytest.approx(32.0, rel=0.01)
+    assert result.least_us == pytest.approx(least_us(p, H100) * 1980 / 2000, rel=0.01)
     assert step_loop.measured(driver, Task(64, 64, 64, dtype="f16")) is None  # tensor cores
     assert step_loop.measured(driver, Task(64, 64, 64)) is not None
     assert step_loop.measured(EmulatedDriver(), p) is None

@@ -27,12 +27,12 @@ EQUAL = f"where (i, j) when (g[i] == h[j]) {{ {BODY} C[g[i],h[j]] += accum * s; 
 @pytest.fixture
 def called(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The texts of the tasks that calls launch. Sums in groups pay from the first step."""
-    found: list[str] = []
+    names: list[str] = []
     made = task_call.Task
 
     def noted(*args: Any, **fields: Any) -> Any:
         p = made(*args, **fields)
-        found.append(p.text)
+        names.append(p.text)
         return p
 
     monkeypatch.setattr(group_sums, "LEAST", 1)
@@ -40,7 +40,7 @@ def called(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         if isinstance(value, staticmethod):
             setattr(noted, name, value)
     monkeypatch.setattr(task_call, "Task", noted)
-    return found
+    return names
 
 
 def integers(*shape: int, dtype: Any = np.float32) -> Any:
@@ -63,10 +63,10 @@ def test_sums_in_groups_are_those_of_all_pairs(dtype: Any, m: int, n: int, k: in
     product = p.astype(wide) @ r.astype(wide)
     groups = (4, 4) if n > 1 else (4, 1)  # the last of rows is empty
     h = np.minimum(h, groups[1] - 1)
-    found = task(SUMS)(P=p, R=r, g=g, h=h, groups=groups)
-    assert found.dtype == wide
+    result = task(SUMS)(P=p, R=r, g=g, h=h, groups=groups)
+    assert result.dtype == wide
     assert len(called) == 3
-    np.testing.assert_array_equal(found, grouped(product, g, h, groups))
+    np.testing.assert_array_equal(result, grouped(product, g, h, groups))
     out = np.full(groups, 77, wide)
     task(EQUAL)(P=p, R=r, g=g, h=h, s=wide(3), out=out)
     assert len(called) == 6
@@ -230,9 +230,9 @@ def test_steps_are_computed_before_they_are_summed(step: str, algebra: bool) -> 
     a, b = integers(20, 7), integers(7, 30)
     w = np.full(7, 1 / 64 if algebra else 1, np.float32)
     far = np.float32(2**20 if algebra else 2**26)  # a sum with one of the terms loses what the others add
-    found = task(f"where(i,j){{reduce(k){{accum+={step};}}C[i,j]=accum;}}")(P=a + far, R=b - far, w=w, algebra=algebra)
+    result = task(f"where(i,j){{reduce(k){{accum+={step};}}C[i,j]=accum;}}")(P=a + far, R=b - far, w=w, algebra=algebra)
     exact = ((a + far)[:, :, None] + (b - far) + w[:, None]).sum(1)
-    np.testing.assert_array_equal(found, exact)
+    np.testing.assert_array_equal(result, exact)
 
 
 def test_commands_rewrite_or_do_not(capsys: pytest.CaptureFixture[str]) -> None:

@@ -46,15 +46,15 @@ def test_bytes_that_are_not_zero_are_true(layout: str, shape: tuple[int, int, in
     given = [x if letter == "N" else np.ascontiguousarray(x.T) for x, letter in zip((a, b), layout, strict=True)]
     runner = Runner.of(EmulatedDriver(device("h200")), p, CONFIG)
     assert len(runner.launch.steps) == 2
-    found = runner.compute({"A": given[0], "B": given[1], "C": np.full((m, n), 7, np.uint8)})["C"]
-    assert np.array_equal(found, (a != 0) @ (b != 0))
+    result = runner.compute({"A": given[0], "B": given[1], "C": np.full((m, n), 7, np.uint8)})["C"]
+    assert np.array_equal(result, (a != 0) @ (b != 0))
 
 
 def test_or_and_of_truth_values_gives_truth_values() -> None:
     a, b = RNG.random((40, 70)) < 0.1, RNG.random((70, 33)) < 0.1
-    found = ptxgen.matmul_over("or_and", a, b)
-    assert found.dtype == bool
-    assert np.array_equal(found, a @ b)
+    result = ptxgen.matmul_over("or_and", a, b)
+    assert result.dtype == bool
+    assert np.array_equal(result, a @ b)
     out = np.zeros((40, 33), bool)
     assert ptxgen.matmul_over("or_and", a.astype(np.uint8).view(bool), b, out) is out
     assert np.array_equal(out, a @ b)
@@ -82,9 +82,9 @@ def test_packed_bits_are_those_of_numpy(dtype: Any) -> None:
         bits = np.packbits(a != 0, axis=1, bitorder="little")
         padded = np.pad(bits, ((0, 0), (0, -bits.shape[1] % 4)))
         for x in (a, np.asfortranarray(a)):
-            found = ptxgen.pack_bits(x)
-            assert (found.dtype, found.shape) == (np.uint32, (m, -(-k // 32)))
-            assert np.array_equal(found, np.ascontiguousarray(padded).view(np.uint32))
+            result = ptxgen.pack_bits(x)
+            assert (result.dtype, result.shape) == (np.uint32, (m, -(-k // 32)))
+            assert np.array_equal(result, np.ascontiguousarray(padded).view(np.uint32))
     out = np.empty((130, 10), np.uint32)
     assert ptxgen.pack_bits(np.repeat(a, 2, axis=0)[::2], np.empty((4, 0), np.uint32)).shape == (4, 0)
     assert ptxgen.pack_bits(truths((130, 600), 0.5)[:, ::2], out) is out

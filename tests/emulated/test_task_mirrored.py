@@ -61,17 +61,17 @@ def test_results_are_those_of_all_pairs(m: int, text: str, config: str) -> None:
     assert p.mirrored
     assert not whole.mirrored
     x = np.random.default_rng(m).integers(-3, 4, (m, 21)).astype("f4")
-    found = []
+    results = []
     for each in (p, whole):
         given = {"A": x, "B": x} | ({} if p.selected else {"input0": np.arange(m, dtype="f4")})
         given |= {name: np.full(r.shape, -1, r.dtype.numpy) for name, r in each.result_arrays.items()}
         scalars = {**each.typical_scalars, "scalar0": 40.0} if p.selected else {}
-        found.append(Runner.of(driver, each, parse_config(config)).compute(given, scalars=scalars))
+        results.append(Runner.of(driver, each, parse_config(config)).compute(given, scalars=scalars))
     if p.selected is None:
-        np.testing.assert_array_equal(found[0]["C"], found[1]["C"])
+        np.testing.assert_array_equal(results[0]["C"], results[1]["C"])
         return
-    assert found[0]["count"] == found[1]["count"]
-    rows = [sorted(zip(*(out[name].tolist() for name in ("C", "C_1", "C_2")), strict=True)) for out in found]
+    assert results[0]["count"] == results[1]["count"]
+    rows = [sorted(zip(*(out[name].tolist() for name in ("C", "C_1", "C_2")), strict=True)) for out in results]
     assert rows[0] == rows[1]
 
 
@@ -319,10 +319,12 @@ def test_work_is_that_of_half_of_the_pairs() -> None:
 def test_tiles_with_a_pair_are_counted(m: int, ml: int, nl: int) -> None:
     rows, columns = np.mgrid[: -(-m // ml), : -(-m // nl)]
     tiles = int((rows * ml <= np.minimum((columns + 1) * nl, m) - 1).sum())
-    found = MirroredExtents(m, m, 8, batch=3).tiles(ml, nl)
-    assert found % 3 == 0
+    tile_count = MirroredExtents(m, m, 8, batch=3).tiles(ml, nl)
+    assert tile_count % 3 == 0
     exact = math.gcd(ml, nl) in (ml, nl)
-    assert found // 3 == tiles if exact and len(rows) % max(nl // ml, 1) == 0 else abs(found // 3 - tiles) <= 2
+    assert (
+        tile_count // 3 == tiles if exact and len(rows) % max(nl // ml, 1) == 0 else abs(tile_count // 3 - tiles) <= 2
+    )
 
 
 # ---- calls
@@ -379,12 +381,12 @@ def test_batches_of_one_array() -> None:
 @pytest.fixture
 def computed(monkeypatch: pytest.MonkeyPatch) -> list[Task]:
     """The problems that calls compute."""
-    found: list[Task] = []
+    problems: list[Task] = []
     compute = on_host.compute_on_host
     monkeypatch.setattr(
-        on_host, "compute_on_host", lambda p, *rest, **named: found.append(p) or compute(p, *rest, **named)
+        on_host, "compute_on_host", lambda p, *rest, **named: problems.append(p) or compute(p, *rest, **named)
     )
-    return found
+    return problems
 
 
 def test_an_array_that_is_passed_twice_is_one(computed: list[Task]) -> None:

@@ -54,41 +54,41 @@ def grouped(x: Any, g: Any, h: Any, groups: tuple[int, int]) -> Any:
 @pytest.fixture
 def called(monkeypatch: pytest.MonkeyPatch) -> list[ptxgen.Task]:
     """The problems that are made for calls."""
-    found: list[ptxgen.Task] = []
+    problems: list[ptxgen.Task] = []
     made = task_call.Task
 
     def noted(*args: Any, **fields: Any) -> Any:
-        found.append(p := made(*args, **fields))
+        problems.append(p := made(*args, **fields))
         return p
 
     noted.text_of, noted.result_type = made.text_of, made.result_type  # type: ignore[attr-defined]
     monkeypatch.setattr(task_call, "Task", noted)
-    return found
+    return problems
 
 
 @pytest.mark.parametrize("k", [7, 40])
 def test_every_output_is_computed(k: int, called: list[ptxgen.Task]) -> None:
     given = inputs(35, 21, k)
-    found = ptxgen.task(ALL)(**given, sorted=True, groups=(3, 4))
+    result = ptxgen.task(ALL)(**given, sorted=True, groups=(3, 4))
     assert [p.k for p in called] == ([7] * 5 if k == 7 else [40, 0, 0, 0, 0])
     c = given["P"] @ given["R"]
-    assert found._fields == ("C", "D", "L", "G", "E")
-    np.testing.assert_array_equal(found.C, c)
-    np.testing.assert_allclose(found.D, (c * given["t"][:, None] / k).sum(1), rtol=1e-5, atol=1e-5)
-    assert found.L.count == (c > 3).sum()
-    np.testing.assert_array_equal(found.L.values, c[c > 3])
-    np.testing.assert_array_equal(found.L.j, np.nonzero(c > 3)[1])
-    np.testing.assert_array_equal(found.G, grouped(c > 3, given["g"], given["h"], (3, 4)))
-    assert found.E.dtype == bool
-    np.testing.assert_array_equal(found.E, c.T > 0)
+    assert result._fields == ("C", "D", "L", "G", "E")
+    np.testing.assert_array_equal(result.C, c)
+    np.testing.assert_allclose(result.D, (c * given["t"][:, None] / k).sum(1), rtol=1e-5, atol=1e-5)
+    assert result.L.count == (c > 3).sum()
+    np.testing.assert_array_equal(result.L.values, c[c > 3])
+    np.testing.assert_array_equal(result.L.j, np.nonzero(c > 3)[1])
+    np.testing.assert_array_equal(result.G, grouped(c > 3, given["g"], given["h"], (3, 4)))
+    assert result.E.dtype == bool
+    np.testing.assert_array_equal(result.E, c.T > 0)
 
 
 @pytest.mark.parametrize(("m", "n", "k"), [(0, 4, 40), (5, 0, 3), (5, 4, 0)])
 def test_extents_of_0(m: int, n: int, k: int) -> None:
-    found = ptxgen.task(ALL)(**inputs(m, n, k), groups=(3, 4))
-    assert [found.C.shape, found.D.shape, found.L.count, found.G.shape] == [(m, n), (m,), 0, (3, 4)]
-    assert not found.C.any()
-    assert not found.G.any()
+    result = ptxgen.task(ALL)(**inputs(m, n, k), groups=(3, 4))
+    assert [result.C.shape, result.D.shape, result.L.count, result.G.shape] == [(m, n), (m,), 0, (3, 4)]
+    assert not result.C.any()
+    assert not result.G.any()
 
 
 @pytest.mark.each_value
@@ -99,32 +99,32 @@ def test_reductions_that_no_output_stores_are_held(reduction: str, when: str, ca
     step = p[:, :, None] + r[None] - 1
     reduced = {"max=": step.max(1), "mean=": step.mean(1), "argmin=": step.argmin(1)}[reduction]
     text = f"where (i, j) {when} {{ reduce (k) {{ accum {reduction} P[i,k] + R[k,j] - 1; }} C[i] max= accum; D[j] += accum; }}"
-    found = ptxgen.task(text)(p, r)
+    result = ptxgen.task(text)(p, r)
     assert [x.k for x in called] == [33, 0, 0]
     computed = np.ones((20, 25), bool) if not when else np.triu(np.ones((20, 25), bool))
     low = -np.inf if reduced.dtype.kind == "f" else np.iinfo(np.int32).min
-    np.testing.assert_allclose(found.C, np.where(computed, reduced, low).max(1), rtol=1e-6)
-    np.testing.assert_allclose(found.D, np.where(computed, reduced, 0).sum(0), rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(result.C, np.where(computed, reduced, low).max(1), rtol=1e-6)
+    np.testing.assert_allclose(result.D, np.where(computed, reduced, 0).sum(0), rtol=1e-4, atol=1e-4)
 
 
 def test_elements_that_when_excludes_keep_their_values() -> None:
     p, r = integers(20, 40), integers(40, 25)
     text = f"where (i, j) when (i < j) {{ {BODY} C[i,j] = accum; D[i] max= accum; }}"
     c = np.full((20, 25), 1e6, np.float32)
-    found = ptxgen.task(text)(p, r, out={"C": c})
-    assert found.C is c
+    result = ptxgen.task(text)(p, r, out={"C": c})
+    assert result.C is c
     above = np.triu(np.ones((20, 25), bool), 1)
     np.testing.assert_array_equal(c, np.where(above, p @ r, 1e6))
-    np.testing.assert_array_equal(found.D, np.where(above, p @ r, -np.inf).max(1))
+    np.testing.assert_array_equal(result.D, np.where(above, p @ r, -np.inf).max(1))
 
 
 def test_too_large_matrices_are_not_held(monkeypatch: pytest.MonkeyPatch, called: list[ptxgen.Task]) -> None:
     monkeypatch.setattr(several, "MOST_BYTES", 4 * 20 * 25 - 1)
     text = f"where (i, j) {{ {BODY} C[i] += accum; D[j] += accum; }}"
     p, r = integers(20, 40), integers(40, 25)
-    found = ptxgen.task(text)(p, r)
+    result = ptxgen.task(text)(p, r)
     assert [x.k for x in called] == [40, 40]
-    np.testing.assert_array_equal(found.D, (p @ r).sum(0))
+    np.testing.assert_array_equal(result.D, (p @ r).sum(0))
 
 
 def test_functions_have_several_outputs() -> None:
@@ -271,9 +271,9 @@ def test_batches_of_reduced_results_have_the_batch_first(shared: str) -> None:
 
 def test_batches_of_lists_are_a_tuple() -> None:
     p, r = integers(3, 10, 7), integers(7, 9)
-    found = ptxgen.task(f"where (i, j) {{ {BODY} accum > s ? L.add(accum, i, j); }}")(P=p, R=r, s=2.0, sorted=True)
-    assert isinstance(found, tuple)
-    for each, c in zip(found, p @ r, strict=True):
+    result = ptxgen.task(f"where (i, j) {{ {BODY} accum > s ? L.add(accum, i, j); }}")(P=p, R=r, s=2.0, sorted=True)
+    assert isinstance(result, tuple)
+    for each, c in zip(result, p @ r, strict=True):
         np.testing.assert_array_equal(each.values, c[c > 2])
     [one] = ptxgen.task(f"where (i, j) {{ {BODY} accum > s ? L.add(accum); }}")(P=p[:1], R=r, s=2.0)
     assert one.count == (p[0] @ r > 2).sum()
@@ -281,10 +281,10 @@ def test_batches_of_lists_are_a_tuple() -> None:
 
 def test_batches_of_several_outputs() -> None:
     p, r = integers(2, 10, 40), integers(40, 9)
-    found = ptxgen.task(f"where (i, j) {{ {BODY} C[i,j] = accum; D[j] += accum; accum > 9 ? L.add(i); }}")(p, r)
-    np.testing.assert_array_equal(found.C, p @ r)
-    np.testing.assert_array_equal(found.D, (p @ r).sum(1))
-    assert [x.count for x in found.L] == [(c > 9).sum() for c in p @ r]
+    result = ptxgen.task(f"where (i, j) {{ {BODY} C[i,j] = accum; D[j] += accum; accum > 9 ? L.add(i); }}")(p, r)
+    np.testing.assert_array_equal(result.C, p @ r)
+    np.testing.assert_array_equal(result.D, (p @ r).sum(1))
+    assert [x.count for x in result.L] == [(c > 9).sum() for c in p @ r]
 
 
 def test_empty_batches_and_wrong_results() -> None:
@@ -316,8 +316,8 @@ def test_several_outputs_of_tensors(k: int, device_driver: EmulatedDriver) -> No
     out = Tensor(device_driver, np.zeros((19, 23), np.float32))
     both = ptxgen.task(f"where (i, j) {{ {BODY} D[i] max= accum; C[i,j] = accum; E[j] += accum * 0.5; }}")
     for _ in range(2):
-        found = both(*held, out={"C": out})
-        assert found.C is out
+        result = both(*held, out={"C": out})
+        assert result.C is out
         np.testing.assert_array_equal(out.numpy(), p @ r)
-        np.testing.assert_array_equal(found.D.numpy(), (p @ r).max(1))
-        np.testing.assert_array_equal(found.E.numpy(), (p @ r).sum(0) / 2)
+        np.testing.assert_array_equal(result.D.numpy(), (p @ r).max(1))
+        np.testing.assert_array_equal(result.E.numpy(), (p @ r).sum(0) / 2)

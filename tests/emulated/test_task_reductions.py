@@ -152,10 +152,10 @@ def test_groups(keys: str, deterministic: bool, config: str) -> None:
     text = f"{HEAD}g:s32[i];h:u8[j];where(i,j){{{PRODUCT}C[g[i],h[j]]+=accum;}}"
     p = Task(70, 52, 30, text=text, groups="5,4", deterministic=deterministic)
     roles = {u.name: u.role for u in p.roles.uses}
-    found = ran(p, {"A": a, "B": b, roles.get("g", "input0"): g, roles.get("h", "input1"): h}, config)
+    result = ran(p, {"A": a, "B": b, roles.get("g", "input0"): g, roles.get("h", "input1"): h}, config)
     expected, rejected = aggregated(a @ b, g, h, (5, 4))
-    np.testing.assert_array_equal(found["C"], expected)
-    assert found["rejected"] == rejected
+    np.testing.assert_array_equal(result["C"], expected)
+    assert result["rejected"] == rejected
 
 
 @pytest.mark.parametrize("value", ["accum", "f64(accum)"])
@@ -167,12 +167,12 @@ def test_extremes_of_groups_propagate_nan(op: str, value: str) -> None:
     g, h = RNG.integers(0, 7, 37).astype(np.int32), RNG.integers(0, 3, 41).astype(np.int32)
     text = f"{HEAD}g:s32[i];h:s32[j];where(i,j){{{PRODUCT}C[g[i],h[j]]={op}(C[g[i],h[j]],{value});}}"
     p = Task(37, 41, 8, text=text, groups="9,3")
-    found = ran(p, {"A": a, "B": b, "input0": g, "input1": h}, SIMT.replace("vec_c=4", "vec_c=1"))["C"]
+    result = ran(p, {"A": a, "B": b, "input0": g, "input1": h}, SIMT.replace("vec_c=4", "vec_c=1"))["C"]
     with np.errstate(all="ignore"):
-        product = (a @ b).astype(found.dtype)
+        product = (a @ b).astype(result.dtype)
         ufunc = np.minimum if op == "min" else np.maximum
         expected, _ = aggregated(product, g, h, (9, 3), ufunc, np.inf if op == "min" else -np.inf)
-    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(result, expected)
 
 
 def sums(deterministic: bool, seed: int) -> Any:
@@ -229,18 +229,18 @@ def call(**options: Any) -> Any:
 
 
 def test_groups_are_as_many_as_the_keys_need() -> None:
-    found, expected = call()
-    assert found.dtype == np.int32
-    np.testing.assert_array_equal(found, expected)
+    result, expected = call()
+    assert result.dtype == np.int32
+    np.testing.assert_array_equal(result, expected)
 
 
 def test_groups_of_an_output_and_given_ones() -> None:
     out = np.full((6, 5), 9, np.int32)
-    found, expected = call(out=out)
-    assert found is out
+    result, expected = call(out=out)
+    assert result is out
     np.testing.assert_array_equal(out, np.pad(expected, ((0, 2), (0, 2))))
-    found, expected = call(groups=(4, 4))
-    np.testing.assert_array_equal(found, np.pad(expected, ((0, 0), (0, 1))))
+    result, expected = call(groups=(4, 4))
+    np.testing.assert_array_equal(result, np.pad(expected, ((0, 0), (0, 1))))
 
 
 @pytest.mark.parametrize(
@@ -264,9 +264,9 @@ def test_errors_of_groups(options: dict[str, Any], error: type[Exception], messa
 def test_rows_of_arrays() -> None:
     p, r = integers(20, 5), integers(5, 30)
     nearest = task(f"where (i in [0, M], j in [0, N]) {{ {BODY} C[i] = argmax(C[i], accum); }}")
-    found = nearest(p, r)
-    assert found.dtype == np.int32
-    np.testing.assert_array_equal(found, (p @ r).argmax(1))
+    result = nearest(p, r)
+    assert result.dtype == np.int32
+    np.testing.assert_array_equal(result, (p @ r).argmax(1))
     np.testing.assert_array_equal(nearest(p, r[:, :0]), np.full(20, -1))
     with pytest.raises(ShapeError, match=r"out has shape \(30,\); it must be \(20,\), the extents of its axes"):
         nearest(p, r, out=np.empty(30, np.int32))

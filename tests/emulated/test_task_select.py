@@ -87,9 +87,9 @@ def test_all_none_ties_and_nan(scalar: float, config: str) -> None:
         selected = product > scalar
     out = lists(SELECT, arrays, scalar, product.size, config)
     assert out["count"] == [selected.sum()]
-    found = np.zeros_like(selected)
-    found[out["C_2"][: selected.sum()], out["C_1"][: selected.sum()]] = True
-    assert (found == selected).all()
+    mask = np.zeros_like(selected)
+    mask[out["C_2"][: selected.sum()], out["C_1"][: selected.sum()]] = True
+    assert (mask == selected).all()
 
 
 def test_empty_k_gives_the_identity() -> None:

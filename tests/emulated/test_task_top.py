@@ -138,17 +138,17 @@ def test_they_assemble_without_spills(target: str, tmp_path: Any, monkeypatch: p
 @pytest.fixture
 def forms(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The bounds of the lists of calls, which are made of samples from few pairs on."""
-    found: list[str] = []
+    names: list[str] = []
     listed = top_calls._Call._list
 
     def noted(self: Any, room: int, bound: Any, parts: Any = None) -> Any:
-        found.append(bound.form if bound else "")
+        names.append(bound.form if bound else "")
         return listed(self, room, bound, parts)
 
     monkeypatch.setattr(top_calls._Call, "_list", noted)
     for name, least in (("DIRECT", 16), ("LEAST_ROOM", 8), ("LEAST_SAMPLE", 2)):
         monkeypatch.setattr(top_calls, name, least)
-    return found
+    return names
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -203,8 +203,8 @@ def test_more_pairs_than_fit_are_ordered_in_parts(forms: list[str], monkeypatch:
 
 
 def test_tensor_cores_list_candidates(forms: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    found, launched = [], exact_calls.launched
-    monkeypatch.setattr(exact_calls, "launched", lambda *x: found.append(launched(*x)) or found[-1])
+    launches, launched = [], exact_calls.launched
+    monkeypatch.setattr(exact_calls, "launched", lambda *x: launches.append(launched(*x)) or launches[-1])
     monkeypatch.setattr(exact_filter, "LEAST", 1)
     monkeypatch.setattr(exact_filter, "room", lambda p: p.m * p.n)
     exact_calls._exact.cache_clear()
@@ -212,8 +212,8 @@ def test_tensor_cores_list_candidates(forms: list[str], monkeypatch: pytest.Monk
     p[3, 2], p[5, 0] = np.nan, np.inf
     compared(f"where (i, j) {{ {SUM} best.top(3, accum, i, j); }}", P=p, R=r)
     compared(f"where (i, j) {{ {SUM} best[i].bottom(3, accum, j); }}", P=p, R=r)
-    assert found[0]
-    assert found[-1]
+    assert launches[0]
+    assert launches[-1]
     exact_calls._exact.cache_clear()
 
 
@@ -228,16 +228,16 @@ def test_tensors(forms: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     whole = ptxgen.task(f"where (i, j) {{ {step} best.top(3, s32(accum), i, j); }}")
     given = {"P": Tensor(gpu, p), "R": Tensor(gpu, r)}
     for _ in range(2):
-        found = whole(**given)
-        assert np.array_equal(found.values.numpy(), np.sort(c, axis=None)[:-4:-1])
+        result = whole(**given)
+        assert np.array_equal(result.values.numpy(), np.sort(c, axis=None)[:-4:-1])
     rows = ptxgen.task(f"where (i, j) {{ {step} best[i].bottom(3, accum, j); }}")
     monkeypatch.setattr(top_calls.streams, "is_captured", lambda stream, on: True)
     with monkeypatch.context() as patch:  # of few pairs, the host reads nothing
         patch.setattr(top_calls._Device, "read", None)
         patch.setattr(top_calls, "DIRECT", 40 * 50)
-        found = whole(**given)
+        result = whole(**given)
         of_rows = rows(**given)
-    assert np.array_equal(found.values.numpy(), np.sort(c, axis=None)[:-4:-1])
+    assert np.array_equal(result.values.numpy(), np.sort(c, axis=None)[:-4:-1])
     assert np.array_equal(of_rows.j.numpy(), c.argsort(axis=1, kind="stable")[:, :3])
     for each in (whole, rows, ptxgen.task(f"where (i, j) {{ {step} accum > 0 ? best.top(3, accum, i, j); }}")):
         with pytest.raises(InputError, match="captured into a CUDA graph"):
@@ -261,11 +261,11 @@ def test_commands_have_the_list_of_a_call() -> None:
     """The problem that calls compute has the kernel that commands tune and check."""
     step = "reduce (k) { accum += A[i, k] * B[k, j]; }"
     p = ptxgen.Task(33, 20, 40, text=f"where (i, j) {{ {step} best[i].top(3, accum, j); }}")
-    found = problems_of(p)
-    assert list(found) == ["list"]
-    assert isinstance(found["list"].program.outputs[0], Select)
+    problems = problems_of(p)
+    assert list(problems) == ["list"]
+    assert isinstance(problems["list"].program.outputs[0], Select)
     driver: Any = EmulatedDriver()
-    assert all(x.ok for x in check(driver, found["list"], select(found["list"], driver.device)[0].config))
+    assert all(x.ok for x in check(driver, problems["list"], select(problems["list"], driver.device)[0].config))
     both = ptxgen.Task(33, 20, 40, text=f"where (i, j) {{ {step} C[i, j] = accum; best.top(3, accum, i, j); }}")
     assert [x.k for x in problems_of(both).values()] == [40, 0]
     with pytest.raises(InputError, match="calls compute it from lists"):
@@ -286,9 +286,9 @@ def test_a_scalar_is_the_number_of_values() -> None:
 
 def test_pairs_that_do_not_count() -> None:
     p, r = integers(8, 5), integers(5, 9)
-    found = compared(f"where (i, j) when (j < i) {{ {SUM} accum > 2 ? best[i].top(4, accum, j); }}", P=p, R=r)
-    assert (found.j[0] == -1).all()
-    assert (found.values[0] == -np.inf).all()
+    result = compared(f"where (i, j) when (j < i) {{ {SUM} accum > 2 ? best[i].top(4, accum, j); }}", P=p, R=r)
+    assert (result.j[0] == -1).all()
+    assert (result.values[0] == -np.inf).all()
     one = compared(f"where (i, j) when (i == j) {{ {SUM} best.bottom(60, accum, i, j); }}", P=p, R=r)
     assert len(one.i) == 8
     none = ptxgen.task(f"where (i, j) {{ {SUM} best[j].top(3, accum, i); }}")(P=p[:0], R=r)

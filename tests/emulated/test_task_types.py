@@ -82,8 +82,8 @@ def test_extremes_of_integers_keep_their_sign(element, layout):
     for vec in (1, 4, min(p.vectors[:2])):
         c = f"ms=4 ns=4 ml=16 nl=32 lanes_m=4 u=16 vec_a={vec} vec_b={vec} vec_c=2 cp_async_a=0 cp_async_b=0 stages=2"
         given = stored(p, {"A": a, "B": b})
-        found = Runner.of(EmulatedDriver(device("h200")), p, parse_config(c)).compute(given)["C"]
-        assert np.array_equal(found, expected)
+        result = Runner.of(EmulatedDriver(device("h200")), p, parse_config(c)).compute(given)["C"]
+        assert np.array_equal(result, expected)
 
 
 @pytest.mark.parametrize("shape", [(1, 1, 0), (5, 3, 0), (1, 1, 1), (17, 33, 9)])
@@ -103,9 +103,9 @@ def test_no_step_gives_the_identity(shape):
 )
 def test_casts_of_integers_wrap(out, numbers, expected):
     run = task(dense("accum += P[i,k] * R[k,j]", f"{out}(accum)"))
-    found = run(P=np.array(numbers, np.int32)[:, None], R=np.ones((1, 3), np.int32))
-    assert found.dtype == np.dtype({"s": "int", "u": "uint"}[out[0]] + out[1:])
-    assert found.tolist() == [[x] * 3 for x in expected]
+    result = run(P=np.array(numbers, np.int32)[:, None], R=np.ones((1, 3), np.int32))
+    assert result.dtype == np.dtype({"s": "int", "u": "uint"}[out[0]] + out[1:])
+    assert result.tolist() == [[x] * 3 for x in expected]
 
 
 @pytest.mark.parametrize(
@@ -119,8 +119,8 @@ def test_casts_of_integers_wrap(out, numbers, expected):
 )
 def test_casts_of_floats_saturate(out, numbers, expected):
     run = task(dense("accum = max(accum, P[i,k] * R[k,j])", f"{out}(accum)"))
-    found = run(P=np.array(numbers, np.float32)[:, None], R=np.ones((1, 2), np.float32))
-    assert found.tolist() == [[x] * 2 for x in expected]
+    result = run(P=np.array(numbers, np.float32)[:, None], R=np.ones((1, 2), np.float32))
+    assert result.tolist() == [[x] * 2 for x in expected]
 
 
 COUNT = task(dense("accum += P[i,k] * R[k,j]", "accum > t"))
@@ -129,9 +129,9 @@ COUNT = task(dense("accum += P[i,k] * R[k,j]", "accum > t"))
 def test_conditions_are_truth_values():
     p, r = np.arange(12, dtype=np.float32).reshape(3, 4), np.ones((4, 5), np.float32)
     expected = p @ r > 20
-    found = COUNT(P=p, R=r, t=20.0)
-    assert found.dtype == bool
-    assert np.array_equal(found, expected)
+    result = COUNT(P=p, R=r, t=20.0)
+    assert result.dtype == bool
+    assert np.array_equal(result, expected)
     out = np.zeros((5, 3), bool).T.copy()
     assert COUNT(P=p, R=r, t=20.0, out=out) is out
     assert np.array_equal(out, expected)
@@ -143,12 +143,12 @@ def test_conditions_are_truth_values():
 def test_conditions_of_tensors():
     torch = pytest.importorskip("torch")
     p, r = torch.arange(12.0).reshape(3, 4), torch.ones(4, 5)
-    found = COUNT(P=p, R=r, t=20.0)
-    assert found.dtype == torch.bool
-    assert torch.equal(found, p @ r > 20)
+    result = COUNT(P=p, R=r, t=20.0)
+    assert result.dtype == torch.bool
+    assert torch.equal(result, p @ r > 20)
     out = torch.zeros(3, 5, dtype=torch.bool)
     COUNT(P=p, R=r, t=20.0, out=out)
-    assert torch.equal(out, found)
+    assert torch.equal(out, result)
 
 
 def test_numbers_are_no_truth_values():
@@ -209,9 +209,9 @@ def test_positions_along_k(op: str, dtype: type) -> None:
                 r[7, 4] = -np.inf
         with np.errstate(invalid="ignore"):
             sums = p[:, :, None].astype(np.float64) + r[None]
-        found = run(P=p, R=r)
-        assert found.dtype == np.int32
-        np.testing.assert_array_equal(found, getattr(np, op)(sums, axis=1) if k else np.full((m, n), -1))
+        result = run(P=p, R=r)
+        assert result.dtype == np.int32
+        np.testing.assert_array_equal(result, getattr(np, op)(sums, axis=1) if k else np.full((m, n), -1))
 
 
 POSITIONS = "A:f32[i,k];B:f32[k,j];where(i,j){reduce(k){accum=argmin(accum,(A[i,k]+B[k,j],k));}C[i,j]=accum;}"
@@ -228,9 +228,9 @@ def test_positions_are_joined_in_registers(axes: str, name: str) -> None:
 
 def test_candidates_reduce_positions_in_registers() -> None:
     p, d = lower(Task(300, 200, 5000, text=POSITIONS)), device("h100")
-    found = candidates(p, d)
-    assert len(found)
-    assert set(found.columns["kl"]) == set(found.columns["kg"]) == {1}
+    columns = candidates(p, d)
+    assert len(columns)
+    assert set(columns.columns["kl"]) == set(columns.columns["kg"]) == {1}
 
 
 @pytest.mark.parametrize("element", ["f16", "bf16", "s8", "u8", "s16", "u16", "s32", "u32", "f32", "f64"])
@@ -238,9 +238,9 @@ def test_numbers_of_every_type(element: str) -> None:
     run = task(f"s:{element};where(i,j){{reduce(k){{accum=max(accum,A[i,k]+B[k,j]);}}C[i,j]=f32(accum)+f32(s);}}")
     a, b = np.arange(12, dtype=np.float32).reshape(3, 4), np.ones((4, 5), np.float32)
     number = 2.71 if element[0] in "fb" else 7
-    found = run(A=a, B=b, s=number)
+    result = run(A=a, B=b, s=number)
     expected = a.max(1)[:, None] + 1 + np.float32(dtype(element).numpy.type(number))
-    np.testing.assert_array_equal(found, np.tile(expected, 5))
+    np.testing.assert_array_equal(result, np.tile(expected, 5))
 
 
 def test_operands_of_two_types():

@@ -340,6 +340,6 @@ def test_reductions_take_slices_that_leave_the_workspace_as_it_was() -> None:
 @pytest.mark.parametrize("k", [0, 64])
 def test_candidates_are_legal_for_an_empty_sum(output: str, k: int) -> None:
     p = lower(Task(33, 17, k, dtype="f16", text=reduced(output), groups="3,4" if "g[" in output else ""))
-    found = candidates(p, HOPPER)
-    assert "wgmma" in {FAMILIES[x] for x in found.family} or (k == 0 and output != "C[i,j]=accum")
-    assert legal(p, found, HOPPER).all()
+    columns = candidates(p, HOPPER)
+    assert "wgmma" in {FAMILIES[x] for x in columns.family} or (k == 0 and output != "C[i,j]=accum")
+    assert legal(p, columns, HOPPER).all()

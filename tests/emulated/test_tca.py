@@ -46,9 +46,9 @@ class Counting(EmulatedDriver):
         launch = self.machine.launch
 
         def counted(module: Any, entry: str, *arguments: Any, **named: Any) -> Stats:
-            found: Stats = launch(module, entry, *arguments, **named)
-            self.stats[entry] = found
-            return found
+            stats: Stats = launch(module, entry, *arguments, **named)
+            self.stats[entry] = stats
+            return stats
 
         self.machine.launch = counted  # type: ignore[method-assign]
 
@@ -122,22 +122,22 @@ def distribution(lengths: Array, n: int) -> dict[str, Array]:
     indptr, driver = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32), EmulatedDriver()
     with Buffers(driver, {"indptr": indptr}) as buffers:
         [made] = PreparedOperands(driver, buffers.addresses).make((AssignWarps(-(-n // 64)),), lower(p))
-        found = {}
+        warps = {}
         for name, x in made.arrays.items():
-            found[name] = np.empty(x.size // 4, np.int32)
-            driver.download(x.address, found[name])
-        assert made.sizes == {"blocks": len(found["row_id_for_each_warp"]) // BLOCK}
-    return found
+            warps[name] = np.empty(x.size // 4, np.int32)
+            driver.download(x.address, warps[name])
+        assert made.sizes == {"blocks": len(warps["row_id_for_each_warp"]) // BLOCK}
+    return warps
 
 
 @pytest.mark.parametrize(("rows", "n"), [(1, 64), (31, 100), (1024, 64), (1025, 512), (3000, 200)])
 def test_each_row_has_its_warps(rows: int, n: int) -> None:
     rng = np.random.default_rng(rows)
     lengths = rng.choice([0, 1, 8, 9, 16, 17, 32, 33, 64, 65, 128, 129, 250, 700], rows)
-    found = distribution(lengths, n)
-    row, place = found["row_id_for_each_warp"], found["warpid_within_row"]
+    warps = distribution(lengths, n)
+    row, place = warps["row_id_for_each_warp"], warps["warpid_within_row"]
     expected = np.array([warps_of(x, n) for x in lengths])
-    np.testing.assert_array_equal(found["num_warps_per_row"], expected)
+    np.testing.assert_array_equal(warps["num_warps_per_row"], expected)
     at = [np.flatnonzero(row == i) for i in range(rows)]
     for i in range(rows):
         assert len(at[i]) == max(expected[i], 1)  # the warp of an empty row sets it

@@ -64,5 +64,5 @@ def test_the_entry_point_of_pytorch(tmp_path: Path) -> None:
     entry = project["entry-points"]["torch.backends"]["ptxgen"]
     (folder / "entry_points.txt").write_text(f"[torch.backends]\nptxgen_entry = {entry}\n")
     path = os.pathsep.join([str(tmp_path), str(ROOT), os.environ.get("PYTHONPATH", "")])
-    found = program(tmp_path, "program.py", PYTHONPATH=path, PTXGEN_TORCH="1")
-    assert found == ("[] 12.0", "ptxgen.torch: ptxgen computed matmul 1; torch computed nothing")
+    lines = program(tmp_path, "program.py", PYTHONPATH=path, PTXGEN_TORCH="1")
+    assert lines == ("[] 12.0", "ptxgen.torch: ptxgen computed matmul 1; torch computed nothing")

@@ -169,8 +169,8 @@ def expected_windows(p: Spmm, arrays: Mapping[str, Array], windows: RowWindows) 
     starts = np.concatenate([[0], np.cumsum(blocks)]).astype(np.uint32)
     columns = np.full((starts[-1], depth), ABSENT, np.uint32)
     values = np.zeros((starts[-1], 8, depth), p.element.numpy)
-    for w, found in enumerate(per_window):
-        for rank, column in enumerate(found):
+    for w, vectors in enumerate(per_window):
+        for rank, column in enumerate(vectors):
             block, place = starts[w] + rank // depth, windows.place(rank % depth)
             columns[block, place] = column
             for at in np.flatnonzero((rows // 8 == w) & (arrays["indices"] == column)):

@@ -79,8 +79,8 @@ def test_types_layouts_and_schedules(dtype, compute, layout, axes):
             f"{tried[1]} operand_path_a=pack operand_path_b=direct",
             f"{tried[0]} operand_path_a=pack operand_path_b=pack",
         ]
-    found = [parse_config(f"family=wgmma {sides} u={u} stages=3 {axes}") for sides in tried]
-    legal = [c for c in found if first_violation(lower(p), c, H200) is None]
+    configs = [parse_config(f"family=wgmma {sides} u={u} stages=3 {axes}") for sides in tried]
+    legal = [c for c in configs if first_violation(lower(p), c, H200) is None]
     if len(legal) == 2:  # one side, in turn
         legal = legal[(LAYOUTS.index(layout) + OPTIONS.index(axes)) % 2 :][:1]
     assert legal or ("operand_path_" in tried[0] and ("splitk=last_cta" in axes or "splitk=distributed" in axes))
@@ -129,8 +129,8 @@ def test_random_kernels_with_resident_b(seed):
         more = epilogue_arrays(p, n, "integers")
         driver = EmulatedDriver(replace(H200, sms=8), completion=("late", "early")[n % 2])
         out = Runner.of(driver, p, c).compute({"A": a, "B": b, "C": before, **more}, 1.0, 1.0)["C"]
-        found = compare(out, reference(p, {"A": a, "B": b, "C": before, **more}, 1.0, 1.0))
-        assert found.ok, f"{found}: {p.key()} | {c}"
+        deviation = compare(out, reference(p, {"A": a, "B": b, "C": before, **more}, 1.0, 1.0))
+        assert deviation.ok, f"{deviation}: {p.key()} | {c}"
 
 
 @pytest.mark.parametrize(
@@ -143,9 +143,9 @@ def test_random_kernels_with_resident_b(seed):
     ],
 )
 def test_b_is_not_resident_where_tiles_need_another(p, text, rule):
-    found = first_violation(lower(p), parse_config(f"family=wgmma resident_b=1 {text}"), H200)
-    assert found is not None
-    assert found.name == rule
+    violation = first_violation(lower(p), parse_config(f"family=wgmma resident_b=1 {text}"), H200)
+    assert violation is not None
+    assert violation.name == rule
 
 
 @pytest.mark.parametrize("u", [16, 32, 64, 128])

@@ -40,16 +40,16 @@ def test_clusters_multicast_operands(layout, axes):
     long, short = (128 if "math_warpgroups=2" in axes and "pingpong" not in axes else 64), (64 if "=4" in axes else 32)
     on = replace(H200, sms=8) if "persistent" in axes else H200
     problems = Gemm(200, 152, 136, layout, "f16"), Gemm(148, 144, 68, layout, "f32", "tf32")
-    found = []
+    configs = []
     for n, p in enumerate(problems):
         for sides in (f"ml={long} nl={short}", f"transposed_mma=1 ml={short} nl={long}"):
             c = parse_config(f"family=wgmma {sides} u={64 // p.element.bytes} stages=3 {axes} epilogue_smem={1 - n}")
             if first_violation(lower(p), c, on) is None:
-                found.append((n, p, c))
-    assert len(found) > 1
-    if len(found) == 4:  # one side of each problem, in turn
-        found = found[::3] if SHARED.index(axes) // 2 % 2 else found[1:3]
-    for n, p, c in found:
+                configs.append((n, p, c))
+    assert len(configs) > 1
+    if len(configs) == 4:  # one side of each problem, in turn
+        configs = configs[::3] if SHARED.index(axes) // 2 % 2 else configs[1:3]
+    for n, p, c in configs:
         a, b, before = operands(p, n, "integers").values()
         driver = EmulatedDriver(on, completion=("late", "early")[n])
         out = Runner.of(driver, p, c).compute({"A": a, "B": b, "C": before}, 1.0, 1.0)["C"]

@@ -12,10 +12,10 @@ pytestmark = pytest.mark.gpu
 
 @pytest.fixture(scope="module")
 def torch():
-    found = pytest.importorskip("torch")
-    if not found.cuda.is_available():
+    module = pytest.importorskip("torch")
+    if not module.cuda.is_available():
         pytest.skip("PyTorch finds no GPU")
-    return found
+    return module
 
 
 @pytest.fixture

@@ -55,10 +55,10 @@ class Product:
     @property
     def right(self) -> bool:
         torch.cuda.synchronize()
-        found = torch.equal(self.c, self.want)
+        result = torch.equal(self.c, self.want)
         self.c.zero_()
         torch.cuda.synchronize()
-        return found
+        return result
 
 
 def captured(*products: Product, stream: Any = None) -> Any:

@@ -36,8 +36,8 @@ LARGE = (
 
 @pytest.mark.parametrize("p", LARGE, ids=lambda p: p.key())
 def test_selected_kernels_are_right(driver, p):
-    found = check(driver, p, select(p, driver.device)[0].config)
-    assert all(r.ok for r in found), [f"{r.inputs}: {r.deviation}" for r in found]
+    deviation = check(driver, p, select(p, driver.device)[0].config)
+    assert all(r.ok for r in deviation), [f"{r.inputs}: {r.deviation}" for r in deviation]
 
 
 # ---- from PyTorch
@@ -45,11 +45,11 @@ def test_selected_kernels_are_right(driver, p):
 
 @pytest.fixture(scope="module")
 def torch():
-    found = pytest.importorskip("torch")
-    if not found.cuda.is_available():
+    module = pytest.importorskip("torch")
+    if not module.cuda.is_available():
         pytest.skip("PyTorch finds no GPU")
-    found.backends.cudnn.allow_tf32 = False
-    return found
+    module.backends.cudnn.allow_tf32 = False
+    return module
 
 
 def close(torch, ours, theirs, terms: int) -> None:

@@ -19,18 +19,18 @@ def integers(*shape):
 
 @pytest.fixture(scope="module")
 def jax():
-    found = pytest.importorskip("jax")
-    if found.default_backend() != "gpu":
+    module = pytest.importorskip("jax")
+    if module.default_backend() != "gpu":
         pytest.skip("JAX finds no GPU")
-    return found
+    return module
 
 
 @pytest.fixture(scope="module")
 def torch():
-    found = pytest.importorskip("torch")
-    if not found.cuda.is_available():
+    module = pytest.importorskip("torch")
+    if not module.cuda.is_available():
         pytest.skip("PyTorch finds no GPU")
-    return found
+    return module
 
 
 def test_jax_arrays(jax):

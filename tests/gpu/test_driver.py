@@ -315,22 +315,22 @@ def test_any_thread_unloads_kernels(driver: CudaDriver, recwarn: pytest.Warnings
 def test_a_thread_without_a_context_encodes_a_tensor_map(driver: CudaDriver) -> None:
     """A thread of autograd has no context before its first kernel."""
     address = driver.allocate(1 << 16)
-    found: list[Any] = []
+    maps: list[Any] = []
     for gap in (0, 8):  # the second has a limit of TMA: pitches are multiples of 16 bytes
         description = TensorMap("A", "f16", (64, 64), (128 + gap,), (64, 32), 128)
 
         def work(description: TensorMap = description) -> None:
             try:
-                found.append(len(driver.tensor_map(description, address)))
+                maps.append(len(driver.tensor_map(description, address)))
             except Exception as e:
-                found.append(str(e))
+                maps.append(str(e))
 
         thread = threading.Thread(target=work, daemon=True)
         thread.start()
         join(thread)
     driver.release(address)
-    assert found[0] == MAP_BYTES
-    assert "invalid argument" in found[1]
+    assert maps[0] == MAP_BYTES
+    assert "invalid argument" in maps[1]
 
 
 def test_threads_share_a_driver(driver: CudaDriver, kernel: CudaKernel) -> None:

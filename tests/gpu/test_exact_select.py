@@ -36,12 +36,12 @@ def operands(dtype: str, m: int, n: int, k: int) -> tuple[Any, Any]:
 @pytest.mark.parametrize("k", [1, 61, 4096, 1 << 16])
 def test_the_bound_covers_the_sums_of_tensor_cores(dtype: str, k: int) -> None:
     p, r = operands(dtype, 200, 136, k)
-    found = ptxgen.task(PRODUCT)(P=p, R=r, compute="tf32").astype("f8")
+    result = ptxgen.task(PRODUCT)(P=p, R=r, compute="tf32").astype("f8")
     w = exact_filter.weights(k, 0)
     weights = w[exact_filter.ALPHA] + w[exact_filter.BETA] * (k - np.arange(k))
     exact = p.astype("f8") @ r.T.astype("f8")
     bound = np.sqrt((p.astype("f8") ** 2 @ weights)[:, None] * (r.astype("f8") ** 2 @ weights))
-    assert (abs(found - exact) < bound).all(), float((abs(found - exact) / bound).max())
+    assert (abs(result - exact) < bound).all(), float((abs(result - exact) / bound).max())
 
 
 @pytest.mark.parametrize("dtype", ["normal", "lost"])

@@ -65,8 +65,8 @@ def test_example_computes_the_product(problem: Problem, alpha: int, tmp_path: Pa
     for name, x in (("a", a), ("b", b)):
         (tmp_path / name).write_bytes(x.tobytes() if alpha else b"\xff" * x.nbytes)
     run_example(tmp_path, "a", "b", "c")
-    found = np.frombuffer((tmp_path / "c").read_bytes(), c.dtype).reshape(c.shape)
-    assert verdict("integers", found, reference(problem, {"A": a, "B": b}, alpha=alpha)).ok
+    result = np.frombuffer((tmp_path / "c").read_bytes(), c.dtype).reshape(c.shape)
+    assert verdict("integers", result, reference(problem, {"A": a, "B": b}, alpha=alpha)).ok
 
 
 SUMS = "reduce (k) { accum += P[i, k] * R[k, j]; }"

@@ -113,9 +113,9 @@ def wrong(runner, p, inputs, seed, alpha, beta) -> str:
     expected, launch = prepare(runner, p, arrays, alpha, beta)
     for name in ("first", "second"):
         got, unchanged = launch()
-        found = compare(got, expected)
-        if not found.ok:
-            return f"{name} launch: {found}"
+        deviation = compare(got, expected)
+        if not deviation.ok:
+            return f"{name} launch: {deviation}"
         exact = registry.of(runner.plan.config).exact_integers
         if (
             inputs == "integers"
@@ -136,11 +136,11 @@ def find_errors(driver, pairs, inputs, alpha, beta) -> list[str]:
     for n, (p, c, plan, kernel) in enumerate(pairs):
         case = f"{p.key()} | {c} | {inputs}, alpha={alpha:g}, beta={beta:g}"
         try:
-            found = wrong(Runner(driver, plan, kernel, p, workspace), p, inputs, n, alpha, beta)
+            deviation = wrong(Runner(driver, plan, kernel, p, workspace), p, inputs, n, alpha, beta)
         except PtxgenError as error:
             return [f"{case}: {str(error).splitlines()[0]}", *bad]  # a fault: nothing runs after it
-        if found:
-            bad.append(f"{case}: {found}")
+        if deviation:
+            bad.append(f"{case}: {deviation}")
     workspace.release()
     return bad
 

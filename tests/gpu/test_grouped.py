@@ -43,8 +43,8 @@ def test_random_groups(family: str, part: int) -> None:
             if beta == 0:
                 arrays["C"][...] = p.output.poison
             out = runner.compute(arrays, alpha, beta)["C"]
-            found = group_deviation(p, arrays, out, inputs, alpha, beta)
-            assert found.ok, f"{p.key()} | {c} | {inputs}, alpha={alpha:g}, beta={beta:g}: {found}"
+            deviation = group_deviation(p, arrays, out, inputs, alpha, beta)
+            assert deviation.ok, f"{p.key()} | {c} | {inputs}, alpha={alpha:g}, beta={beta:g}: {deviation}"
         runner.workspace.release()
 
 

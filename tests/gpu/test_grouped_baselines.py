@@ -33,9 +33,9 @@ BRIEF = Timing(samples=3, target_ms=0.5)
 
 @pytest.fixture(scope="module")
 def driver() -> CudaDriver:
-    found = open_driver("cuda")
-    assert isinstance(found, CudaDriver)
-    return found
+    opened = open_driver("cuda")
+    assert isinstance(opened, CudaDriver)
+    return opened
 
 
 @contextmanager
@@ -64,8 +64,8 @@ def check_cublas(driver: CudaDriver, p: GroupedGemm) -> None:
             product.run(which, addresses)
             out = np.empty_like(c)
             driver.download(addresses["C"], out)
-            found = group_deviation(p, arrays, out, "integers")
-            assert found.ok, f"{which}: {found}"
+            deviation = group_deviation(p, arrays, out, "integers")
+            assert deviation.ok, f"{which}: {deviation}"
 
 
 @pytest.mark.parametrize("layout", ["NN", "NT", "TN", "TT"])
@@ -108,15 +108,15 @@ def test_torch_is_right(driver: CudaDriver, layout: str, jagged: str) -> None:
     arrays = random_group(p, 1, "integers")
     c = arrays["C"]
     c[...] = p.output.poison
-    with on_device(driver, arrays) as found:
-        product = TorchGrouped(driver, p, found)
-        result = product.run(found)
+    with on_device(driver, arrays) as on_gpu:
+        product = TorchGrouped(driver, p, on_gpu)
+        result = product.run(on_gpu)
         driver.synchronize()
         out = result.float().cpu().numpy().astype(c.dtype).reshape(-1)
         assert out.shape == c.shape
         deviation = group_deviation(p, arrays, out, "integers")
         assert deviation.ok, str(deviation)
-        us, first, _ = product.best([found] * 2, BRIEF)
+        us, first, _ = product.best([on_gpu] * 2, BRIEF)
         assert 0.5 < us < 1e5
         assert np.isnan(first)
 

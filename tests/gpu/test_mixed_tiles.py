@@ -24,9 +24,9 @@ LISTS = (ODD, INCEPTION["Inception-4"], random_items(40, 128, 128))
 
 @pytest.fixture(scope="module")
 def driver() -> CudaDriver:
-    found = open_driver("cuda")
-    assert isinstance(found, CudaDriver)
-    return found
+    opened = open_driver("cuda")
+    assert isinstance(opened, CudaDriver)
+    return opened
 
 
 @pytest.mark.parametrize("name", VARIANTS)

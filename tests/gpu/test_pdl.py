@@ -24,10 +24,10 @@ EACH = 60
 
 @pytest.fixture(scope="module")
 def driver():
-    found = open_driver("cuda")
-    if found.device.sm != 90:
-        pytest.skip(f"{found.device.name} has no wgmma")
-    return found
+    opened = open_driver("cuda")
+    if opened.device.sm != 90:
+        pytest.skip(f"{opened.device.name} has no wgmma")
+    return opened
 
 
 def test_kernels_in_streams_and_graphs(driver):
@@ -80,9 +80,9 @@ def test_kernels_in_streams_and_graphs(driver):
         driver.synchronize()
         out = np.empty_like(wide[2])
         driver.download(result, out)
-        found = compare(elements(p, C, out), reference(p, arrays, 1.0, 1.0))
-        if not found.ok:
-            wrong.append(f"{p.key()} | {c}: {found}")
+        deviation = compare(elements(p, C, out), reference(p, arrays, 1.0, 1.0))
+        if not deviation.ok:
+            wrong.append(f"{p.key()} | {c}: {deviation}")
         for address in (*kept, *used, result):
             driver.release(address)
     assert not wrong, f"{len(wrong)} of {len(made)}:\n" + "\n".join(wrong[:10])

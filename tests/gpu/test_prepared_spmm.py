@@ -87,9 +87,9 @@ def test_other_formats_are_converted_again_when_they_change(form: str) -> None:
         for stream in (torch.cuda.current_stream(), torch.cuda.Stream()):
             stream.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(stream):
-                found = ptxgen.spmm(a, b)
+                result = ptxgen.spmm(a, b)
             torch.cuda.synchronize()
-            assert torch.equal(found.double(), factor * (exact.double() @ b.double()))
+            assert torch.equal(result.double(), factor * (exact.double() @ b.double()))
         values.mul_(2)
 
 

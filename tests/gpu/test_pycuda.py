@@ -65,10 +65,10 @@ def test_pycuda_has_the_functions_with_the_same_arguments(pycuda: Any, module: A
         names
     )
     for name, (least, most) in names.items():
-        found: Any = pycuda
+        part_of_pycuda: Any = pycuda
         for part in name.split("."):
-            found = getattr(found, part)
-        accepted = arity(found)
+            part_of_pycuda = getattr(part_of_pycuda, part)
+        accepted = arity(part_of_pycuda)
         assert accepted[0] <= least, name
         assert most <= accepted[1], name
 

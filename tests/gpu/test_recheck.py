@@ -32,9 +32,9 @@ def test_stale_winners_are_timed_again(tmp_path):
     assert {row.state for row in rows} == {"stale"}
     work.retime(rows, driver.name, lambda rows: store.save(d, rows), 300.0, "now")
     assert {row.state for row in rows} <= {"timed", "replaced"}
-    found = read_winners(winners_path(d.name, tmp_path))[1]
-    assert len(found) == len(problems)
-    for m in found:
+    winner = read_winners(winners_path(d.name, tmp_path))[1]
+    assert len(winner) == len(problems)
+    for m in winner:
         assert m.digest == winners.current_digest(m.problem, m.config, d)
         assert m.environment.commit == "now"
         assert m.sass

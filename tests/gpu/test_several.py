@@ -20,10 +20,10 @@ pytestmark = pytest.mark.gpu
 
 @pytest.fixture(scope="module")
 def torch():
-    found = pytest.importorskip("torch")
-    if not found.cuda.is_available() or found.cuda.device_count() < 2:
+    module = pytest.importorskip("torch")
+    if not module.cuda.is_available() or module.cuda.device_count() < 2:
         pytest.skip("fewer than two GPUs")
-    return found
+    return module
 
 
 def operands(torch, index, size=257):
@@ -43,8 +43,8 @@ def test_the_gpu_of_the_operands_computes(torch, current):
                     assert c.device == a.device
                     assert torch.equal(c, a @ b)
         assert torch.cuda.current_device() == current
-    found = {on.index for on, _ in runners.runners if on.name == "cuda"}
-    assert found >= {0, 1}
+    indices = {on.index for on, _ in runners.runners if on.name == "cuda"}
+    assert indices >= {0, 1}
 
 
 def test_default_and_other_streams_of_each_gpu_are_ordered(torch):

@@ -37,10 +37,10 @@ def drawn(driver: Any) -> list[tuple[Any, Any]]:
     """Random problems, each with random candidates of every family that computes it."""
     rng, out = np.random.default_rng(3), []
     for p, _ in SOURCES["spmm"].cases(11, PROBLEMS, driver.device, 600):
-        found = candidates(lower(p), driver.device)
+        columns = candidates(lower(p), driver.device)
         for family in families(lower(p), driver.device):
-            rows = np.flatnonzero(np.asarray(found.take(np.arange(len(found))).family) == family.code)
-            out += [(p, found.row(int(i))) for i in rng.choice(rows, min(EACH, len(rows)), replace=False)]
+            rows = np.flatnonzero(np.asarray(columns.take(np.arange(len(columns))).family) == family.code)
+            out += [(p, columns.row(int(i))) for i in rng.choice(rows, min(EACH, len(rows)), replace=False)]
     return out
 
 

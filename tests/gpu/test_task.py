@@ -32,8 +32,8 @@ def test_random_programs(driver: Any) -> None:
     rng, pairs = np.random.default_rng(5), []
     for name in [x for x in SOURCES if x == "task" or x.startswith("task_")]:
         for p, c in SOURCES[name].cases(23, PROGRAMS, driver.device, 400):
-            found = candidates(lower(p), driver.device)
-            pairs += [(p, c), *((p, found.row(int(i))) for i in rng.integers(0, len(found), EACH))]
+            columns = candidates(lower(p), driver.device)
+            pairs += [(p, c), *((p, columns.row(int(i))) for i in rng.integers(0, len(columns), EACH))]
     with ThreadPoolExecutor() as pool:
         list(pool.map(lambda pair: assemble(generate(*pair, driver)[1]), pairs))
     wrong = []
@@ -66,17 +66,17 @@ def test_the_best_values(k: int) -> None:
     for m, n, best in ((3000, 3500, 128), (3000, 3500, 5000), (700, 900, 1), (20, 100_000, 300)):
         p, r = (torch.randint(-3, 4, (rows, k), device="cuda").float() for rows in (m, n))
         c = p @ r.T
-        found = ptxgen.task(f"where (i, j) {{ {step} b.top({best}, accum, i, j); }}")(P=p, R=r)
+        result = ptxgen.task(f"where (i, j) {{ {step} b.top({best}, accum, i, j); }}")(P=p, R=r)
         ordered = torch.sort(c.flatten(), descending=True, stable=True)
-        assert torch.equal(found.values, ordered.values[:best])
-        assert torch.equal(found.i.long() * n + found.j, ordered.indices[:best])
+        assert torch.equal(result.values, ordered.values[:best])
+        assert torch.equal(result.i.long() * n + result.j, ordered.indices[:best])
         width = min(best, 200)
         rows = ptxgen.task(f"where (i, j) {{ {step} b[i].bottom({width}, accum, j); }}")(P=p, R=r)
         assert torch.equal(rows.j.long(), torch.sort(c, dim=1, stable=True).indices[:, :width])
         p, r = torch.randn_like(p), torch.randn_like(r)
-        found = ptxgen.task(f"where (i, j) {{ {step} b.top({best}, accum, i, j); }}")(P=p, R=r)
+        result = ptxgen.task(f"where (i, j) {{ {step} b.top({best}, accum, i, j); }}")(P=p, R=r)
         exact = p.double() @ r.double().T
-        assert torch.allclose(found.values.double(), torch.topk(exact.flatten(), best).values, atol=1e-3)
+        assert torch.allclose(result.values.double(), torch.topk(exact.flatten(), best).values, atol=1e-3)
 
 
 def test_the_best_of_filtered_sums() -> None:
@@ -86,9 +86,9 @@ def test_the_best_of_filtered_sums() -> None:
     p, r = (torch.randn(rows, 1024, device="cuda") for rows in (4096, 4000))
     step = "reduce (k) { accum += P[i,k] * R[j,k]; }"
     c = p.double() @ r.double().T
-    found = ptxgen.task(f"where (i, j) {{ {step} b.top(128, accum, i, j); }}")(P=p, R=r)
-    assert torch.allclose(found.values.double(), torch.topk(c.flatten(), 128).values, atol=1e-3)
-    assert torch.allclose(c[found.i.long(), found.j.long()], found.values.double(), atol=1e-3)
+    result = ptxgen.task(f"where (i, j) {{ {step} b.top(128, accum, i, j); }}")(P=p, R=r)
+    assert torch.allclose(result.values.double(), torch.topk(c.flatten(), 128).values, atol=1e-3)
+    assert torch.allclose(c[result.i.long(), result.j.long()], result.values.double(), atol=1e-3)
     rows = ptxgen.task(f"where (i, j) {{ {step} b[j].top(10, accum, i); }}")(P=p, R=r)
     assert torch.allclose(rows.values.double(), torch.topk(c, 10, dim=0).values.T, atol=1e-3)
 
@@ -115,11 +115,11 @@ def test_a_graph_captures_the_best_of_few_pairs() -> None:
     rows(P=p, R=r)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        found = rows(P=p, R=r)
+        result = rows(P=p, R=r)
     p.copy_(torch.randn_like(p))
     graph.replay()
     expected = torch.topk(p.double() @ r.double().T, 5)
-    torch.testing.assert_close(found.values.double(), expected.values, rtol=1e-5, atol=1e-4)
+    torch.testing.assert_close(result.values.double(), expected.values, rtol=1e-5, atol=1e-4)
 
 
 def test_lists_of_tensors_grow_and_are_captured() -> None:
@@ -162,9 +162,9 @@ def test_later_calls_repeat_several_launches() -> None:
     for s in (2.0, 2.0, -1.5, 2.0):
         p, r = (torch.randint(-3, 4, shape, device="cuda").float() for shape in ((3, 128, 64), (96, 64)))  # exact sums
         distances = (p[:, :, None] - r[None, None]).abs().sum(-1)
-        found = several(p[1], r, s)
-        assert torch.equal(found.D, distances[1])
-        assert torch.equal(found.S, distances[1].sum(1) * s)
+        result = several(p[1], r, s)
+        assert torch.equal(result.D, distances[1])
+        assert torch.equal(result.S, distances[1].sum(1) * s)
         assert torch.equal(batch(p, r, s), distances.sum(2) * s)
         threshold = float(distances[2].flatten().kthvalue(100 * abs(int(s))).values) + 0.5
         hits = listed(p[2], r, threshold, sorted=True)
@@ -182,10 +182,10 @@ def test_a_graph_captures_several_launches() -> None:
         task(p, r, 2.0)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        found = task(p, r, 2.0)
+        result = task(p, r, 2.0)
     for _ in range(2):
         p.copy_(torch.randn_like(p))
         graph.replay()
         distances = (p[:, None] - r[None]).abs().sum(-1)
-        torch.testing.assert_close(found.S, distances.sum(1) * 2)
-        torch.testing.assert_close(found.T, distances.amax(0))
+        torch.testing.assert_close(result.S, distances.sum(1) * 2)
+        torch.testing.assert_close(result.T, distances.amax(0))

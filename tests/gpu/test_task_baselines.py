@@ -40,9 +40,9 @@ KINDS = {"bf16": "bf16", "f16": "f16", "everything": "f16"}
 
 @pytest.fixture(scope="module")
 def driver() -> CudaDriver:
-    found = open_driver("cuda")
-    assert isinstance(found, CudaDriver)
-    return found
+    opened = open_driver("cuda")
+    assert isinstance(opened, CudaDriver)
+    return opened
 
 
 def best(driver: CudaDriver, baseline: str, p: Task) -> float:
@@ -77,11 +77,11 @@ def test_layouts_and_leading_dimensions(driver: CudaDriver, baseline: str, layou
 @pytest.mark.parametrize("name", ["plus_times", "max_plus", "max_min", "l1", "l2", "linf", "q1"])
 def test_the_measured_ceiling_is_near_the_predicted_one(driver: CudaDriver, name: str) -> None:
     p = Task(4096, 4096, 4096, text=MATRICES[name])
-    found = measured(driver, p)
-    assert found is not None
-    assert 300 < found.clock < driver.device.clock * 1.1
+    measured_times = measured(driver, p)
+    assert measured_times is not None
+    assert 300 < measured_times.clock < driver.device.clock * 1.1
     if driver.device.sm == 90:
-        assert found.steps == pytest.approx(ceiling(lower(p), driver.device), rel=0.1)
+        assert measured_times.steps == pytest.approx(ceiling(lower(p), driver.device), rel=0.1)
 
 
 OUTPUTS = {

@@ -33,12 +33,12 @@ class TestTorch(Checks):
         side.synchronize()
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
-            found = self.gradients(model, x)
-        for t in found:
+            derivatives = self.gradients(model, x)
+        for t in derivatives:
             t.detach().zero_()
         graph.replay()
         torch.cuda.synchronize()
-        for a, b in zip(found, wanted, strict=True):
+        for a, b in zip(derivatives, wanted, strict=True):
             assert torch.equal(a, b)
 
     def test_calls_use_the_current_stream(self):
@@ -50,9 +50,9 @@ class TestTorch(Checks):
         with torch.cuda.stream(side):
             torch.cuda._sleep(10_000_000)
             late = x + 0
-            found = pt.linear(late, w)
+            result = pt.linear(late, w)
         side.synchronize()
-        assert torch.equal(found, wanted)
+        assert torch.equal(result, wanted)
 
     def test_settings_of_pytorch_choose_the_arithmetic(self):
         x = torch.randn(64, 4096, device="cuda")
@@ -137,12 +137,12 @@ class TestSparse(SparseChecks):
             h = torch.relu(pt.spmm(m, b))
             return pt.sddmm(m, h, b).sum() + h.square().sum()
 
-        found = []
+        operators = []
         for function in (torch.compile(step, fullgraph=True), step):
             leaves = [x.clone().requires_grad_() for x in (a.values, b)]
             y = function(*leaves)
-            found.append([y, *torch.autograd.grad(y, leaves)])
-        assert all(map(torch.equal, *found))
+            operators.append([y, *torch.autograd.grad(y, leaves)])
+        assert all(map(torch.equal, *operators))
 
 
 class TestTasks(TaskChecks):
@@ -173,8 +173,8 @@ class TestOverride(OverrideChecks):
             return graph.forward
 
         with pt.enabled(report=False), torch.no_grad():
-            found = torch.compile(stock, backend=keep)(x)
-        assert torch.equal(found, stock(x))
+            result = torch.compile(stock, backend=keep)(x)
+        assert torch.equal(result, stock(x))
         assert "ptxgen" in "".join(graphs)
 
     def test_tensors_on_the_cpu_are_computed_by_pytorch(self):

@@ -65,5 +65,5 @@ def test_hanging_kernel_ends_with_its_killed_parent(tmp_path: Path) -> None:
             signal.pidfd_send_signal(child, signal.SIGKILL)
         os.close(child)
     with Worker("cuda") as after:  # the GPU is free again
-        found = after.measure(P, CONFIG)
-    assert (found.outcome, found.environment.clock) == ("ok", "hardware"), found.message
+        measurement = after.measure(P, CONFIG)
+    assert (measurement.outcome, measurement.environment.clock) == ("ok", "hardware"), measurement.message

@@ -46,8 +46,8 @@ def to_gemm(p: DiagonalGemm) -> KernelProblem:
 
 def product(p: DiagonalGemm, arrays: Mapping[str, Array], region: None = None) -> tuple[Array, Array]:
     """Results of the scaled A."""
-    found: tuple[Array, Array] = operation_named("gemm").product(p, arrays, region)
-    return found
+    result: tuple[Array, Array] = operation_named("gemm").product(p, arrays, region)
+    return result
 
 
 def checks(

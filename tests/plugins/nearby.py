@@ -74,8 +74,8 @@ def lowered(p: Nearby) -> KernelProblem:
 def product(p: Nearby, arrays: Mapping[str, Array], region: None = None) -> tuple[Array, Array]:
     a, b = arrays["A"].astype(np.float64), arrays["B"].astype(np.float64)
     a, b = a if p.layout[0] == "N" else a.T, b if p.layout[1] == "N" else b.T
-    found = np.abs(a[:, :, None] - b[None]).max(1, initial=-np.inf)
-    return found, found
+    result = np.abs(a[:, :, None] - b[None]).max(1, initial=-np.inf)
+    return result, result
 
 
 def checks(driver: Driver, p: Nearby, config: Config, seed: int = 0, row_padding: int = 0) -> Iterator[CheckResult]:

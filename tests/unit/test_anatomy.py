@@ -194,7 +194,7 @@ def shown() -> dict[str, Any]:
     profile = {"l2_hit_rate": 61.5, "active_warps": 20.25}
     own = anatomy.Anatomy("ptxgen", 12.5, (MAIN,), MAIN, 0.25, profile, "", (64, 32), 5, config)
     vendor = anatomy.Anatomy("cuBLASLt", 25.0, (MAIN, ADD), MAIN, 0.125, {}, "ncu is missing", (64, 128), 7, None, 3)
-    rows = [{**found.as_dict(), "tflops": case.problem.flops / found.us * 1e-6} for found in (own, vendor)]
+    rows = [{**kernel.as_dict(), "tflops": case.problem.flops / kernel.us * 1e-6} for kernel in (own, vendor)]
     return plain({"command": "paper anatomy", "device": "h100", **problem_fields(case), "libraries": rows})
 
 
@@ -202,13 +202,13 @@ def test_table_has_both_kernels_beside_the_paper(tmp_path: Path, capsys: pytest.
     path = tmp_path / "anatomy.json"
     path.write_text(json.dumps(shown()))
     assert run(["paper", "anatomy", "--from", str(path), "--csv"]) == 0
-    found = {row[0]: row[1:] for row in csv.reader(capsys.readouterr().out.splitlines())}
-    assert found["property"] == ["ptxgen", "cuBLASLt", "ISAAC, P100", "cuBLAS, P100"]
-    assert found["M_L"] == ["64", "64", "64", "128"]
-    assert found["K_G"] == ["5", "7", "", ""]
-    assert found["L2 hit rate, %"] == ["61.5", "", "32.0", "24.0"]
-    assert found["occupancy, %"] == ["25.0", "12.5", "17.0", "10.0"]
-    assert found["grid"][0] == "160×1×1"
+    rows = {row[0]: row[1:] for row in csv.reader(capsys.readouterr().out.splitlines())}
+    assert rows["property"] == ["ptxgen", "cuBLASLt", "ISAAC, P100", "cuBLAS, P100"]
+    assert rows["M_L"] == ["64", "64", "64", "128"]
+    assert rows["K_G"] == ["5", "7", "", ""]
+    assert rows["L2 hit rate, %"] == ["61.5", "", "32.0", "24.0"]
+    assert rows["occupancy, %"] == ["25.0", "12.5", "17.0", "10.0"]
+    assert rows["grid"][0] == "160×1×1"
     pytest.importorskip("matplotlib")
     assert run(["paper", "anatomy", "--from", str(path), "--picture", str(tmp_path / "a.svg")]) == 0
     text = capsys.readouterr().out

@@ -860,8 +860,8 @@ def test_batch_with_a_shared_matrix_becomes_one_gemm(gpu, torch):
     assert (gpu.asked[-1].m, gpu.asked[-1].batch, gpu.asked[-1].stride_b) == (8, 3, 0)
     rows = torch.Tensor(integers((8, 1), seed=3))
     rows.reshape = lambda *shape: rows.like((1, 8), (8, 1))
-    found = ptxgen.gemm(x, y, bias=rows)
-    assert np.array_equal(found.value, a @ b + rows.value)
+    result = ptxgen.gemm(x, y, bias=rows)
+    assert np.array_equal(result.value, a @ b + rows.value)
     assert gpu.asked[-1].batch == 3
 
 

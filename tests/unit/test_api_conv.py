@@ -56,10 +56,10 @@ def launcher(bound: Exact) -> Any:
 @pytest.fixture(autouse=True)
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[Conv]:
     """The problems of the calls."""
-    found: list[Conv] = []
+    problems: list[Conv] = []
 
     def runner(problem: Conv, stream: int = 0, on: Any = None) -> Exact:
-        found.append(problem)
+        problems.append(problem)
         return Exact(problem)
 
     driver = EmulatedDriver()
@@ -67,7 +67,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Conv]:
     monkeypatch.setattr(drivers, "driver", lambda: driver)
     monkeypatch.setattr(runners, "runner_for", runner)
     monkeypatch.setattr(launch_function, "make_launch", launcher)
-    return found
+    return problems
 
 
 def integers(*shape: int, seed: int = 0, dtype: str = "f4") -> Array:

@@ -53,9 +53,9 @@ def computed(text: str):
     p = lower(parse(text))
     c = space.candidates(p, H200)
     bases = [part.base for part in c.parts]
-    found = c, perf_model.predict(p, c, H200), bases, [perf_model._work_of_classes(b) for b in bases]
+    arrays = c, perf_model.predict(p, c, H200), bases, [perf_model._work_of_classes(b) for b in bases]
     array_cache.flush()
-    return found
+    return arrays
 
 
 def same(a, b) -> bool:
@@ -135,9 +135,9 @@ def test_families_from_outside_the_package_are_not_cached(folder, monkeypatch):
 
 def test_arrays_are_read_as_they_were_written(folder):
     array_cache.write("key", ARRAYS)
-    found = array_cache.read("key")
-    assert list(found) == list(ARRAYS)
-    assert all(same(found[n], v) and found[n].shape == v.shape for n, v in ARRAYS.items())
+    stored = array_cache.read("key")
+    assert list(stored) == list(ARRAYS)
+    assert all(same(stored[n], v) and stored[n].shape == v.shape for n, v in ARRAYS.items())
     assert array_cache.read("another") is None
 
 
@@ -237,5 +237,5 @@ def test_arrays_of_any_size_and_order_are_read_as_they_were_written(folder):
         "repeated": np.broadcast_to(np.float32(3), 5),
     }
     array_cache.write("key", arrays)
-    found = array_cache.read("key")
-    assert all(same(found[name], value) for name, value in arrays.items())
+    stored = array_cache.read("key")
+    assert all(same(stored[name], value) for name, value in arrays.items())

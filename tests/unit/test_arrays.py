@@ -143,11 +143,11 @@ def test_strides_that_are_no_multiples_of_an_element_are_refused():
 def test_layout_of_an_array(make, expected):
     x = np.arange(48, dtype=np.float32).reshape(6, 8)
     v = view(make(x), "a")
-    found = matrix_layout(v)
-    assert found == expected
-    if found is None or 0 in v.shape or not np.shares_memory(v.origin, x):
+    layout = matrix_layout(v)
+    assert layout == expected
+    if layout is None or 0 in v.shape or not np.shares_memory(v.origin, x):
         return
-    letter, ld = found  # and that is where its elements are
+    letter, ld = layout  # and that is where its elements are
     rows, columns = v.shape if letter == "N" else v.shape[::-1]
     ld = ld or columns
     plain = v.origin if letter == "N" else v.origin.T
@@ -186,10 +186,10 @@ def test_host_tensors_share_their_memory(element, monkeypatch):
     x = np.arange(12).reshape(3, 4).astype(dtype(element).numpy)
     plain = view(x[:, 1:], "a") if element == "f32" else View(x[:, 1:], 0, (3, 3), (4, 1), dtype(element), True)
     assert as_numpy(plain) is plain.origin
-    found = as_numpy(View(HostTensor(x[:, 1:]), 0, (3, 3), (4, 1), dtype(element), True))
-    assert found.dtype == x.dtype
-    assert np.array_equal(found, x[:, 1:])
-    found[1, 2] = 0
+    result = as_numpy(View(HostTensor(x[:, 1:]), 0, (3, 3), (4, 1), dtype(element), True))
+    assert result.dtype == x.dtype
+    assert np.array_equal(result, x[:, 1:])
+    result[1, 2] = 0
     assert x[1, 3] == 0
 
 

@@ -111,10 +111,10 @@ def test_calls_are_recorded_with_counts_in_the_form_that_commands_read(monkeypat
     ptxgen.gemm(X, Y[:, :8].copy())
     ptxgen.conv2d(np.ones((1, 2, 4, 4), np.float32), np.ones((3, 2, 3, 3), np.float32))
     recording.recorder(path).flush()
-    found = read(path)
-    assert found[P] == 3
-    assert found[Gemm(16, 8, 8)] == 1
-    assert sum(isinstance(p, Conv) for p in found) == 1
+    stored = read(path)
+    assert stored[P] == 3
+    assert stored[Gemm(16, 8, 8)] == 1
+    assert sum(isinstance(p, Conv) for p in stored) == 1
     assert json.loads(path.read_text().splitlines()[0])["count"] == 3  # the most frequent first
     ptxgen.gemm(X, Y)
     recording.recorder(path).flush()

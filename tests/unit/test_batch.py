@@ -177,11 +177,11 @@ def test_items_with_interleaved_rows():
 def test_reference_of_a_batch_is_per_item():
     p = Gemm(5, 6, 7, "TN", batch=3, stride_b=0)
     a, b, c = operands(p).values()
-    found = reference(p, {"A": a, "B": b, "C": c}, 2.0, 1.0)
+    computed = reference(p, {"A": a, "B": b, "C": c}, 2.0, 1.0)
     for i in range(3):
         one = reference(replace(p, batch=1), {"A": a[i], "B": b[0], "C": c[i]}, 2.0, 1.0)
-        np.testing.assert_allclose(found.exact[i], one.exact, rtol=1e-12)
-        np.testing.assert_allclose(found.scale[i], one.scale, rtol=1e-12)
+        np.testing.assert_allclose(computed.exact[i], one.exact, rtol=1e-12)
+        np.testing.assert_allclose(computed.scale[i], one.scale, rtol=1e-12)
 
 
 @pytest.mark.parametrize("limit", [1 << 20, 40 * 8 * 8, 3 * 64, 17])
@@ -199,6 +199,6 @@ def test_measurements_compare_first_and_last_items(limit):
     assert operand_sets.deviation(limit).ok
     exact[99, 7, 7] += 1
     operand_sets.driver.upload(operand_sets.sets[0]["C"], padded(p, operand_sets.arrays | {"C": exact})["C"])
-    found = operand_sets.deviation(1 << 20)
-    assert not found.ok
-    assert found.where == (99, 7, 7)
+    deviation = operand_sets.deviation(1 << 20)
+    assert not deviation.ok
+    assert deviation.where == (99, 7, 7)

@@ -89,17 +89,17 @@ def test_each_kind_of_chart_is_drawn(name: str, file: Path) -> None:
 
 def test_workloads_are_those_of_the_article(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("table2", "table3"):
-        found = rows_of(name, file, capsys)
-        assert all(float(r["W_CP"]) == float(r["article's W_CP"]) for r in found)
-        assert all(float(r["W_DL"]) == float(r["article's W_DL"]) for r in found)
-    assert {r["threads"] for r in found} == {"128", "256"}
+        rows = rows_of(name, file, capsys)
+        assert all(float(r["W_CP"]) == float(r["article's W_CP"]) for r in rows)
+        assert all(float(r["W_DL"]) == float(r["article's W_DL"]) for r in rows)
+    assert {r["threads"] for r in rows} == {"128", "256"}
 
 
 def test_named_and_chosen_ranges_are_told_apart(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = rows_of("figure5", file, capsys)
-    assert {(r["range"], r["named"]) for r in found} == {("128/128", "yes"), ("512/128", "yes"), ("256/512", "no")}
-    assert {r["items"] for r in found} == {"8", "64"}
-    first = found[0]
+    rows = rows_of("figure5", file, capsys)
+    assert {(r["range"], r["named"]) for r in rows} == {("128/128", "yes"), ("512/128", "yes"), ("256/512", "no")}
+    assert {r["items"] for r in rows} == {"8", "64"}
+    first = rows[0]
     assert float(first["method"]) == pytest.approx(8e6 / 1.0 * 1e-3)
     assert float(first["× cuBLAS loop"]) == pytest.approx(10)
     assert run(["paper", "batchgemm", "figure5", "--from", str(file)]) == 0
@@ -109,23 +109,23 @@ def test_named_and_chosen_ranges_are_told_apart(file: Path, capsys: pytest.Captu
 
 
 def test_sweep_compares_threads(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = {r["tile"]: r for r in rows_of("figure3", file, capsys)}
-    assert len(found) == 9
-    assert (found["64×64"]["fastest"], found["64×64"]["Table 3"]) == ("64", "256")
-    assert found["128×128"]["512 threads"] == found["8×8"]["Table 3"] == ""
+    by_tile = {r["tile"]: r for r in rows_of("figure3", file, capsys)}
+    assert len(by_tile) == 9
+    assert (by_tile["64×64"]["fastest"], by_tile["64×64"]["Table 3"]) == ("64", "256")
+    assert by_tile["128×128"]["512 threads"] == by_tile["8×8"]["Table 3"] == ""
 
 
 def test_overhead_is_of_the_named_ranges(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = {r["items"]: r for r in rows_of("figure7", file, capsys)}
-    assert set(found) == {"8", "64", "1024"}
+    by_items = {r["items"]: r for r in rows_of("figure7", file, capsys)}
+    assert set(by_items) == {"8", "64", "1024"}
     us = (8 * 128 / 1024 + 8 * 512 / 1024) / 2
-    assert float(found["8"]["overhead %"]) == pytest.approx(100 * 30 / (30 + us))
-    assert found["8"]["article %"] == "6.37"
+    assert float(by_items["8"]["overhead %"]) == pytest.approx(100 * 30 / (30 + us))
+    assert by_items["8"]["article %"] == "6.37"
 
 
 def test_gain_of_the_new_tlp(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = {r["range"]: r for r in rows_of("figure9", file, capsys)}
-    assert found["256/512"] == {"range": "256/512", "named": "no", "8 items": "3.0", "64 items": "3.0"}
+    by_range = {r["range"]: r for r in rows_of("figure9", file, capsys)}
+    assert by_range["256/512"] == {"range": "256/512", "named": "no", "8 items": "3.0", "64 items": "3.0"}
 
 
 def test_tables_without_times_need_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Any) -> None:
@@ -155,13 +155,13 @@ def test_measurement_times_every_variant(monkeypatch: pytest.MonkeyPatch, tmp_pa
     def choose(p: GroupedGemm) -> Config:
         return tile_config(p, driver.device, TILES[0])
 
-    [found] = article_times.list_times(driver, cases, choose, tmp_path / "none.sqlite", BRIEF)
-    assert set(found.us) == {"ptxgen", *VARIANTS}
-    assert min(found.us.values()) > 0
-    assert found.items == 2
-    assert found.flops == 2 * (40 * 24 * 20 + 16 * 16 * 8)
-    assert sum(found.tiles["tlp"].values()) == 2
-    assert all(0 < x <= 1 for x in found.occupancy.values())
+    [times] = article_times.list_times(driver, cases, choose, tmp_path / "none.sqlite", BRIEF)
+    assert set(times.us) == {"ptxgen", *VARIANTS}
+    assert min(times.us.values()) > 0
+    assert times.items == 2
+    assert times.flops == 2 * (40 * 24 * 20 + 16 * 16 * 8)
+    assert sum(times.tiles["tlp"].values()) == 2
+    assert all(0 < x <= 1 for x in times.occupancy.values())
     monkeypatch.setattr(article_times, "SWEEP_TILES", ((16, 16), (128, 128)))
     monkeypatch.setattr(article_times, "SWEEP_THREADS", (64, 128))
     swept = list(article_times.sweep(driver, ((24, 32, 16),), BRIEF))
@@ -172,7 +172,7 @@ def test_measurement_times_every_variant(monkeypatch: pytest.MonkeyPatch, tmp_pa
         (128, 128, True),
     ]
     assert "breaks rule 'registers'" in swept[2].note
-    assert json.dumps(plain([asdict(found), *map(asdict, swept)]))
+    assert json.dumps(plain([asdict(times), *map(asdict, swept)]))
 
 
 def test_measured_document_is_saved_and_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Any) -> None:

@@ -22,21 +22,21 @@ SMALL = ["--device", "cpu", "--size", "tiny", "--dtype", "f32", "--batch", "1", 
 @pytest.fixture
 def launched(monkeypatch):
     """The problems that ptxgen computed."""
-    found = []
-    monkeypatch.setattr(recording, "observers", [lambda problem, stream, on: found.append(problem)])
-    return found
+    launches = []
+    monkeypatch.setattr(recording, "observers", [lambda problem, stream, on: launches.append(problem)])
+    return launches
 
 
 def test_replaced_decoder_has_the_results_of_pytorch(capsys, launched):
     assert script.main([*SMALL, "--model", "decoder", "--mode", "eager", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    entry = found["models"]["decoder"]
+    document = json.loads(capsys.readouterr().out)
+    entry = document["models"]["decoder"]
     assert [(row["mode"], row["step"]) for row in entry["times"]] == [("eager", "infer"), ("eager", "train")]
     assert entry["difference"]["stock"] == {"output": 0, "gradients": 0}
     assert max(entry["difference"]["ours"].values()) < 1e-5
     assert {(16, 24), (24, 16), (16, 32)} <= {(p.k, p.n) for p in launched}  # gate and up, down, words
     steps = ["forward", "recorded forward", "forward and backward"]
-    assert [(row["call"], row["step"]) for row in found["host"]] == [
+    assert [(row["call"], row["step"]) for row in document["host"]] == [
         (c, s) for c in ("linear", "conv2d") for s in steps
     ]
 
@@ -62,11 +62,11 @@ def test_rows_are_printed_when_they_are_known_and_a_mode_that_fails_has_an_error
 def test_parts_steps_and_layers(capsys):
     one = ["--model", "decoder", "--mode", "eager", "--step", "infer", "--layers", "2"]
     assert script.main([*SMALL, *one, "--part", "times", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert list(found) == ["models"]
-    (row,) = found["models"]["decoder"].pop("times")
+    document = json.loads(capsys.readouterr().out)
+    assert list(document) == ["models"]
+    (row,) = document["models"]["decoder"].pop("times")
     assert (row["mode"], row["step"]) == ("eager", "infer")
-    assert not found["models"]["decoder"]
+    assert not document["models"]["decoder"]
     assert script.main([*SMALL, "--part", "host", "--json"]) == 0
     assert {len(rows) for rows in json.loads(capsys.readouterr().out).values()} == {0, 6}
     for name, layers in (("decoder", 3 + 3), ("resnet50", 3 + 7)):  # three, and what surrounds them

@@ -98,7 +98,7 @@ def test_tensor_map_begins_at_its_offset():
     m = TensorMap("W", "bf16", (8, 8), (16,), (8, 8), 16, offset=256)
     seen = []
     step = Step("e", (1, 1, 1), arguments=(("u64", "W"), ("map", m)))
-    step.pack_maps(lambda found, address: seen.append(address) or bytes(128), {"W": 1024})
+    step.pack_maps(lambda tensor_map, address: seen.append(address) or bytes(128), {"W": 1024})
     assert seen == [1280]
 
 

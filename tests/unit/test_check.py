@@ -43,11 +43,17 @@ class Driver(EmulatedDriver):
 
 def test_right_kernel_passes_every_case():
     driver = Driver()
-    found = check(driver, P, SMALL)
-    assert all(r.ok for r in found)
-    assert [r.inputs for r in found] == ["integers", "normal", "scaled", "positive", "normal, alpha=-1.5, beta=0.75"]
-    assert len(found) == len(CASES)
-    assert found[0].deviation.ratio == 0
+    deviation = check(driver, P, SMALL)
+    assert all(r.ok for r in deviation)
+    assert [r.inputs for r in deviation] == [
+        "integers",
+        "normal",
+        "scaled",
+        "positive",
+        "normal, alpha=-1.5, beta=0.75",
+    ]
+    assert len(deviation) == len(CASES)
+    assert deviation[0].deviation.ratio == 0
     assert not driver.held
     assert all(r.ok for r in check(driver, replace(P, lda=44, ldb=42, ldc=20), SMALL, seed=3))
     assert all(r.ok for r in check(driver, P, SMALL, row_padding=3))
@@ -58,17 +64,17 @@ def test_position_of_a_wrong_element_is_reported(where):
     def corrupt(c):
         c[where] += 1.0
 
-    found = check(Driver(corrupt), P, SMALL)
-    assert not any(r.ok for r in found[:2])
-    assert all(r.deviation.where == where for r in found[:2])
+    deviation = check(Driver(corrupt), P, SMALL)
+    assert not any(r.ok for r in deviation[:2])
+    assert all(r.deviation.where == where for r in deviation[:2])
 
 
 def test_small_error_fails_where_sums_are_exact():
     def corrupt(c):
         c[2, 2] = np.nextafter(c[2, 2], np.float32(np.inf))
 
-    found = check(Driver(corrupt), P, SMALL)
-    assert [r.ok for r in found] == [False, True, True, True, True]
+    deviation = check(Driver(corrupt), P, SMALL)
+    assert [r.ok for r in deviation] == [False, True, True, True, True]
 
 
 @pytest.mark.parametrize("row_padding", [0, 2])
@@ -79,9 +85,9 @@ def test_write_between_rows_is_found(row_padding):
         c[4, 18] = 0.0
 
     p = P if row_padding else replace(P, ldc=20)
-    found = check(Driver(corrupt), p, SMALL, row_padding=row_padding)
-    assert not any(r.ok for r in found)
-    assert found[0].deviation.where == (-1, -1)
+    deviation = check(Driver(corrupt), p, SMALL, row_padding=row_padding)
+    assert not any(r.ok for r in deviation)
+    assert deviation[0].deviation.where == (-1, -1)
 
 
 def test_nan_left_in_c_is_found():
@@ -137,6 +143,6 @@ def test_flags_that_are_not_reset_are_found(monkeypatch):
         self.machine.fill(flags, 1, 1)
 
     monkeypatch.setattr(Driver, "launch", launch)
-    found = check(Driver(), P, c)
-    assert not any(r.ok for r in found)
-    assert found[0].deviation.where == (-1, -1)
+    deviation = check(Driver(), P, c)
+    assert not any(r.ok for r in deviation)
+    assert deviation[0].deviation.where == (-1, -1)

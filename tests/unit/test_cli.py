@@ -213,21 +213,21 @@ def every_command() -> dict[str, Any]:
 
 def test_every_command_has_two_examples_that_parse_and_fit_80_columns() -> None:
     group: Any = command.parser()
-    for name, found in every_command().items():
-        assert len(found.examples) == 2, name
-        for example in found.examples:
+    for name, parsed in every_command().items():
+        assert len(parsed.examples) == 2, name
+        for example in parsed.examples:
             words = shlex.split(example)[len(name.split()) :]
             assert example.startswith(name)
-            found.make_context(name, words)
-        text = found.get_help(typer.Context(found, info_name=f"python -m ptxgen {name}", terminal_width=80))
+            parsed.make_context(name, words)
+        text = parsed.get_help(typer.Context(parsed, info_name=f"python -m ptxgen {name}", terminal_width=80))
         assert max(map(len, text.splitlines())) <= 80, name
         assert "Examples:" in text
     assert group.get_help(typer.Context(group)).index("Use kernels:") > 0
 
 
 def test_each_option_has_one_lower_case_name() -> None:
-    for name, found in every_command().items():
-        for p in found.params:
+    for name, parsed in every_command().items():
+        for p in parsed.params:
             if p.param_type_name == "option":
                 names = [*p.opts, *p.secondary_opts]
                 assert len(names) == len(set(names)), (name, names)
@@ -235,9 +235,9 @@ def test_each_option_has_one_lower_case_name() -> None:
 
 
 def test_help_has_every_default() -> None:
-    for name, found in every_command().items():
-        text = " ".join(found.get_help(typer.Context(found, info_name=name, terminal_width=200)).split())
-        wanted = [p for p in found.params if p.param_type_name == "option" and not p.is_flag and not p.required]
+    for name, parsed in every_command().items():
+        text = " ".join(parsed.get_help(typer.Context(parsed, info_name=name, terminal_width=200)).split())
+        wanted = [p for p in parsed.params if p.param_type_name == "option" and not p.is_flag and not p.required]
         assert text.count("[default: ") >= len(wanted), name
     values = {"samples": "samples", "search": "search", "rounds": "refine_rounds", "keep": "keep"}
     tune = options_of("tune")
@@ -313,8 +313,8 @@ def test_first_command_of_the_readme_finds_a_tuned_shape(run: Run) -> None:
 def test_column_major_shapes_are_the_same_memory(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     words = ("--shape", "2560,16,2560", "--layout", "tn", "--column-major", "--lda", 3000, "--epilogue", "bias_row")
     [row] = run("select", *words, "--json", *H200).document["rows"]
-    found = Gemm(16, 2560, 2560, "NT", ldb=3000, epilogue="bias_column")
-    assert row["problem"]["key"] == found.key()
+    problem = Gemm(16, 2560, 2560, "NT", ldb=3000, epilogue="bias_column")
+    assert row["problem"]["key"] == problem.key()
     assert row["column_major"] == {"m": 2560, "n": 16, "k": 2560, "a_t": True, "b_t": False}
     monkeypatch.setattr("sys.stdin", io.StringIO('{"m": 2560, "n": 16, "k": 2560, "name": "x"}'))
     [row] = run("select", "--shapes-file", "-", "--column-major", "--json", *H200).document["rows"]
@@ -692,9 +692,9 @@ def test_every_command_takes_the_tile_policy_of_the_paper(run: Run) -> None:
     assert "threshold of TLP: not tuned" in run("select", *GROUP[:-1]).out
     tuned = run("tune", *GROUP).document
     again = run("select", *GROUP).document
-    found = {name: tuned[name] for name in ("threshold", "bodies")}
-    assert {name: again[name] for name in found} == found
-    assert json.loads(Path(tuned["stored"]).read_text()) == {"emulated": {"tlp": found}}
+    policy = {name: tuned[name] for name in ("threshold", "bodies")}
+    assert {name: again[name] for name in policy} == policy
+    assert json.loads(Path(tuned["stored"]).read_text()) == {"emulated": {"tlp": policy}}
     assert run("check", *GROUP).document["rows"][0]["ok"]
     timed = run("bench", *GROUP).document["rows"][0]
     assert timed["us"] == tuned["rows"][0]["us"]
@@ -1248,21 +1248,21 @@ def test_internal_errors_are_not_hidden(run: Run, monkeypatch: pytest.MonkeyPatc
 
 def test_doctor_lists_what_is_installed(run: Run) -> None:
     done = run("doctor", "--json")
-    found = {f["name"]: f for f in done.document["findings"]}
+    findings = {f["name"]: f for f in done.document["findings"]}
     assert done.code == 0
-    assert found["numpy"]["state"] == found["Python"]["state"] == "ok"
-    assert "PTXGEN_DRIVER=emulated" in found["environment"]["found"]
-    assert found["database"]["state"] == found["cache"]["state"] == "ok"
-    assert "a model of h200 and h100" in found["shipped tuning data"]["found"]
-    assert all(f["remedy"] or f["state"] != "missing" for f in found.values())
+    assert findings["numpy"]["state"] == findings["Python"]["state"] == "ok"
+    assert "PTXGEN_DRIVER=emulated" in findings["environment"]["found"]
+    assert findings["database"]["state"] == findings["cache"]["state"] == "ok"
+    assert "a model of h200 and h100" in findings["shipped tuning data"]["found"]
+    assert all(f["remedy"] or f["state"] != "missing" for f in findings.values())
 
 
 def test_doctor_says_why_nothing_is_cached(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("PTXGEN_CACHE", str(tmp_path / "file"))
-    found = {f["name"]: f for f in run("doctor", "--json").document["findings"]}["cache"]
-    assert found["state"] == "optional"
-    assert f"{tmp_path}/file: nothing is cached: " in found["found"]
+    finding = {f["name"]: f for f in run("doctor", "--json").document["findings"]}["cache"]
+    assert finding["state"] == "optional"
+    assert f"{tmp_path}/file: nothing is cached: " in finding["found"]
 
 
 def test_doctor_lists_missing_packages_and_how_to_install_them(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -1283,8 +1283,8 @@ def test_doctor_lists_missing_packages_and_how_to_install_them(run: Run, monkeyp
     assert "MISSING" in done.out
     assert 'pip install "ptxgen[cuda]"' in " ".join(done.out.split())  # a long path of the interpreter wraps
     monkeypatch.setattr(doctor, "_gpu_name", lambda: "NVIDIA H200, 580.1")
-    found = {f["name"]: f["state"] for f in run("doctor", "--json").document["findings"]}
-    assert (found["cuda-bindings"], found["pycuda"], found["mako"]) == ("missing", "optional", "missing")
+    states = {f["name"]: f["state"] for f in run("doctor", "--json").document["findings"]}
+    assert (states["cuda-bindings"], states["pycuda"], states["mako"]) == ("missing", "optional", "missing")
 
 
 def test_doctor_says_how_pycuda_is_built(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -1300,17 +1300,17 @@ def test_doctor_says_how_pycuda_is_built(run: Run, monkeypatch: pytest.MonkeyPat
     monkeypatch.setitem(sys.modules, "pycuda", None)
     for driver, state in (("emulated", "optional"), ("pycuda", "missing"), ("pycuda:1", "missing")):
         monkeypatch.setenv("PTXGEN_DRIVER", driver)
-        found = {f["name"]: f for f in run("doctor", "--json").document["findings"]}
-        assert found["pycuda"]["state"] == found["GPU"]["state"] == state
-        assert "-m ptxgen build-pycuda" in found["pycuda"]["remedy"]
+        findings = {f["name"]: f for f in run("doctor", "--json").document["findings"]}
+        assert findings["pycuda"]["state"] == findings["GPU"]["state"] == state
+        assert "-m ptxgen build-pycuda" in findings["pycuda"]["remedy"]
 
 
 def test_doctor_works_with_a_damaged_database(run: Run, tmp_path: Path) -> None:
     bad = tmp_path / "bad.sqlite"
     bad.write_bytes(b"x" * 200)
     done = run("doctor", "--database", bad, "--json")
-    [found] = [f for f in done.document["findings"] if f["name"] == "database"]
-    assert (done.code, found["state"]) == (3, "missing")
+    [findings] = [f for f in done.document["findings"] if f["name"] == "database"]
+    assert (done.code, findings["state"]) == (3, "missing")
 
 
 def test_an_export_does_not_tell_its_folder(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,8 +30,8 @@ READ_FIRST |= {"model train folder", "run program"}
 def commands(group: Any = None, prefix: str = "") -> Iterator[tuple[str, Any]]:
     """The functions of all commands, by the words that call them."""
     group = group or cli.app
-    for found in group.registered_commands:
-        yield prefix + found.name, found.callback
+    for registered in group.registered_commands:
+        yield prefix + registered.name, registered.callback
     for inner in group.registered_groups:
         yield from commands(inner.typer_instance, f"{inner.typer_instance.info.name} ")
 
@@ -46,9 +46,9 @@ def paths() -> Iterator[tuple[str, str, Any]]:
 
 
 def test_every_path_has_a_check() -> None:
-    found = list(paths())
-    assert {"report", "bench", "export", "paper table2", "model train", "emulate"} <= {name for name, _, _ in found}
-    for name, option, hint in found:
+    options = list(paths())
+    assert {"report", "bench", "export", "paper table2", "model train", "emulate"} <= {name for name, _, _ in options}
+    for name, option, hint in options:
         checked = any(isinstance(part, Check) for part in get_args(hint))
         assert checked != bool({option, f"{name} {option}"} & READ_FIRST), f"{name}: {option}"
 

@@ -177,10 +177,10 @@ def test_problems_and_configurations_are_those_of_this_version(tmp_path: Path) -
     path = tmp_path / "bench.json"
     row = {"name": "old", "problem": {"key": GEMM.problem.key()}, "us": 4.0, "config": {"family": "simt", "ms": 8}}
     path.write_text(json.dumps({"command": "bench", "device": "h200", "rows": [row]}))
-    [found] = documents.read(path, "bench")["rows"]
-    assert found["problem"] == {"key": GEMM.problem.key(), **GEMM.problem.as_dict()}
-    assert found["config"] == parse_config("family=simt ms=8").values()
-    assert (found["us"], found["ratio"], found["note"]) == (4.0, None, "")
+    [stored] = documents.read(path, "bench")["rows"]
+    assert stored["problem"] == {"key": GEMM.problem.key(), **GEMM.problem.as_dict()}
+    assert stored["config"] == parse_config("family=simt ms=8").values()
+    assert (stored["us"], stored["ratio"], stored["note"]) == (4.0, None, "")
 
 
 def test_any_damage_of_rows_of_a_validation_is_reported(tmp_path: Path) -> None:

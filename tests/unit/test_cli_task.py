@@ -78,15 +78,15 @@ def test_list_has_winners_measurements_and_shipped_winners(capsys: pytest.Captur
 
 def test_show_prints_text_roles_and_stored_times(capsys: pytest.CaptureFixture[str], database: Path) -> None:
     text = TEXT.replace("P", "left")  # names do not count
-    found = printed(capsys, "show", "--task", text, "--database", str(database))
-    assert "        accum += abs(left[i, k] - R[j, k]);\n    }\n    C[i] argmin= accum;" in found["readable"]
-    assert "A is left[i,k], f32" in found["explanation"]
-    facts = [(row["source"], row["us"]) for row in found["rows"] if row["device"] == "h200"]
+    text_shown = printed(capsys, "show", "--task", text, "--database", str(database))
+    assert "        accum += abs(left[i, k] - R[j, k]);\n    }\n    C[i] argmin= accum;" in text_shown["readable"]
+    assert "A is left[i,k], f32" in text_shown["explanation"]
+    facts = [(row["source"], row["us"]) for row in text_shown["rows"] if row["device"] == "h200"]
     assert facts == [("winner", 12.5), ("measured", 21.0)]
-    assert [x.split()[0] for x in found["rows"][0]["kernels"]] == ["task_f32_nt", "task_f32_nt_join"]
-    again = printed(capsys, "show", found["hash"][:8], "--database", str(database))
-    assert again["hash"] == found["hash"]
-    assert again["rows"] == found["rows"]
+    assert [x.split()[0] for x in text_shown["rows"][0]["kernels"]] == ["task_f32_nt", "task_f32_nt_join"]
+    again = printed(capsys, "show", text_shown["hash"][:8], "--database", str(database))
+    assert again["hash"] == text_shown["hash"]
+    assert again["rows"] == text_shown["rows"]
     chosen = printed(capsys, "show", "max_min", "--dtype", "f32", "--shape", "1024,1024,1024", "--device", "h100")
     assert chosen["name"] == "max_min"
     assert chosen["rows"][-1]["source"] == "shipped"

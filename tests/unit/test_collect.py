@@ -284,8 +284,8 @@ def test_several_devices_share_the_work(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_groups_have_one_kernel_class_and_near_extents() -> None:
     problems = [Gemm(m, 64, 64, layout, dtype="f16") for m in (8, 8192, 16, 4096, 7) for layout in ("NN", "TT")]
-    found = list(problem_groups.groups([*problems, problems[0]], 2))
-    assert [[(p.m, p.layout) for p in group] for group in found] == [
+    groups = list(problem_groups.groups([*problems, problems[0]], 2))
+    assert [[(p.m, p.layout) for p in group] for group in groups] == [
         [(8, "NN"), (7, "NN")],
         [(8, "TT"), (16, "TT")],
         [(8192, "NN"), (4096, "NN")],
@@ -339,10 +339,10 @@ def test_a_group_shares_kernels_and_keeps_the_first_choices(monkeypatch: pytest.
     problems = tuple(Gemm(m, 1024, 512, dtype="f32") for m in (256, 512, 1024, 2048))
     absent = Gemm(16, 16, 16, dtype="f64", epilogue="")
     monkeypatch.setattr(preparer, "_chosen", raise_for(absent, preparer._chosen))
-    *found, failed = preparer.prepare(collect.Job((*problems, absent)))
+    *group_choices, failed = preparer.prepare(collect.Job((*problems, absent)))
     assert isinstance(failed, collect.Failed)
     assert (failed.problem, failed.why) == (absent, "ValueError: no")
-    for problem, one in zip(problems, found, strict=True):
+    for problem, one in zip(problems, group_choices, strict=True):
         assert isinstance(one, collect.Prepared)
         configs = [config for config, _ in one.configs]
         assert len(configs) == len(set(configs)) == 8
@@ -366,11 +366,11 @@ def test_the_shipped_winner_is_measured_also_that_of_the_nearest_device(name: st
     winners = shipped_winners("h200")
     key = next(key for key in winners if (key in shipped_winners(name)) == own and key.startswith("gemm"))
     problem, winner = winners[key].problem, shipped_winners(name if own else "h200")[key]
-    found = Preparer(DEVICES[name], None, CollectBudget(configurations=2), assembles=False).choose(
+    choices = Preparer(DEVICES[name], None, CollectBudget(configurations=2), assembles=False).choose(
         collect.Job((problem,))
     )
-    assert isinstance(found[0], list)
-    assert winner.config in found[0]
+    assert isinstance(choices[0], list)
+    assert winner.config in choices[0]
 
 
 def blas_threads() -> str:

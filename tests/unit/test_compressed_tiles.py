@@ -67,8 +67,8 @@ def test_targets_before_sm_80_lack_the_copies() -> None:
 def test_candidates_are_the_legal_rows_of_a_plain_search() -> None:
     family = registry.FAMILIES["compressed_tiles"]
     for p in (P, F32, replace(P, n=7, ldb=0, ldc=0), replace(P, n=1, ldb=0, ldc=0)):
-        found = candidates(lower(p), H200)
-        mine = found.take(np.flatnonzero(found.family == family.code))
+        columns = candidates(lower(p), H200)
+        mine = columns.take(np.flatnonzero(columns.family == family.code))
         every = Columns.product(dict(family.candidates.axes)).replace(family=family.code)
         assert len(mine) == legal(lower(p), every, H200).sum() > 5
 
@@ -119,8 +119,8 @@ def test_lanes_have_16_adjacent_bytes_of_an_expanded_tile() -> None:
         for lane in range(32):
             rows = [16 * m + lane // 4 + 8 * (r % 2) for r in range(4) for _ in range(2)]
             columns = [16 * k + 2 * (lane % 4) + 8 * (r // 2) + h for r in range(4) for h in range(2)]
-            found = [number(offset_fields(2), r, c) for r, c in zip(rows, columns, strict=True)]
-            assert found == [8 * (32 * n + lane) + i for i in range(8)]
+            offsets = [number(offset_fields(2), r, c) for r, c in zip(rows, columns, strict=True)]
+            assert offsets == [8 * (32 * n + lane) + i for i in range(8)]
     for row in range(32):
         for c in range(0, 32, 4):
             assert [number(offset_fields(4), row, c + i) - 32 * c for i in range(4)] == [4 * row + i for i in range(4)]

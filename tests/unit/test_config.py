@@ -104,9 +104,9 @@ def test_full_text_is_read_word_by_word_and_other_texts_are_not(family):
         )
         text = config.full_text()
         assert text == " ".join(f"{name}={value}" for name, value in config.values().items())
-        found = config_of_full_text(text)
-        assert found == config
-        assert (type(found), vars(found), hash(found)) == (type(config), vars(config), hash(config))
+        config_read = config_of_full_text(text)
+        assert config_read == config
+        assert (type(config_read), vars(config_read), hash(config_read)) == (type(config), vars(config), hash(config))
         words = text.split(" ")
         first = words[1]
         for other in (

@@ -238,7 +238,7 @@ def test_pointwise_convolutions_are_plain_gemms() -> None:
 
 
 @pytest.mark.parametrize(
-    ("layout", "direction", "extents", "letters", "vectors", "found"),
+    ("layout", "direction", "extents", "letters", "vectors", "accesses"),
     [
         ("NCHW", "forward", (128, 12544, 576), "NN", (4, 1, 4), (STRIDED, IM2COL, TABLE)),
         ("NHWC", "forward", (12544, 128, 576), "NT", (4, 4, 4), (IM2COL, STRIDED, STRIDED)),
@@ -247,11 +247,11 @@ def test_pointwise_convolutions_are_plain_gemms() -> None:
         ("NHWC", "input_grad", (12544, 64, 1152), "NN", (1, 4, 4), (IM2COL, TABLE, STRIDED)),
     ],
 )
-def test_gemms_of_a_3x3_convolution(layout, direction, extents, letters, vectors, found) -> None:
+def test_gemms_of_a_3x3_convolution(layout, direction, extents, letters, vectors, accesses) -> None:
     v = Conv(16, 64, 28, 28, 128, 3, 3, padding=1, layout=layout, direction=direction)
     p = lower(v)
     assert ((p.m, p.n, p.k), p.layout, p.vectors) == (extents, letters, vectors)
-    assert tuple(p.operand(name).access.mode for name in "ABC") == found
+    assert tuple(p.operand(name).access.mode for name in "ABC") == accesses
     assert p.flops == v.flops
 
 

@@ -54,10 +54,10 @@ def test_reference_of_a_box_is_a_part_of_the_whole(p: Conv) -> None:
     few.append({letter: slice(extents[letter] // 2, extents[letter])})  # the last group, where there are two
     for box in [*few, *boxes(p, 40)]:
         at = region_slices(p, box)
-        found = reference(p, {"A": a, "B": b, **more}, box=box)
-        np.testing.assert_allclose(found.exact, all_.exact[at], rtol=1e-12, atol=1e-12)
-        np.testing.assert_allclose(found.scale, all_.scale[at])
-        assert compare(all_.exact[at].astype(p.output.numpy), found).ok
+        computed = reference(p, {"A": a, "B": b, **more}, box=box)
+        np.testing.assert_allclose(computed.exact, all_.exact[at], rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(computed.scale, all_.scale[at])
+        assert compare(all_.exact[at].astype(p.output.numpy), computed).ok
 
 
 @pytest.mark.parametrize("p", SEVERAL, ids=lambda p: p.key())
@@ -134,9 +134,9 @@ def test_operand_sets_compare_boxes_of_any_problem(p: Conv, monkeypatch: pytest.
         assert len(made) == count, "float64 results are cached, and parts are cut from the whole"
     driver.fill(operand_sets.sets[0]["C"] + exact.size * p.output.bytes - 4, 4, 0x7F)
     for limit in (64, 1 << 40):
-        found = operand_sets.deviation(limit)
-        assert not found.ok
-        assert found.where == tuple(n - 1 for n in exact.shape)
+        deviation = operand_sets.deviation(limit)
+        assert not deviation.ok
+        assert deviation.where == tuple(n - 1 for n in exact.shape)
 
 
 def chosen(p: Conv, driver: EmulatedDriver) -> Config:
@@ -145,10 +145,10 @@ def chosen(p: Conv, driver: EmulatedDriver) -> Config:
 
 def test_right_kernel_passes_every_kind() -> None:
     driver = EmulatedDriver()
-    found = check(driver, PLAIN, chosen(PLAIN, driver))
-    assert [r.inputs for r in found][:2] == ["integers", "adjoint"]
-    assert len(found) == len(CASES) + 1
-    assert all(r.ok for r in found)
+    deviation = check(driver, PLAIN, chosen(PLAIN, driver))
+    assert [r.inputs for r in deviation][:2] == ["integers", "adjoint"]
+    assert len(deviation) == len(CASES) + 1
+    assert all(r.ok for r in deviation)
 
 
 @pytest.mark.parametrize("corrupted", ["result", "zone", "operand"])
@@ -164,9 +164,9 @@ def test_wrong_result_is_found(corrupted: str, monkeypatch: pytest.MonkeyPatch) 
         return out, unchanged and corrupted == "result"
 
     monkeypatch.setattr(conv_check, "guarded", wrong)
-    found = check(driver, PLAIN, chosen(PLAIN, driver))
-    assert not any(r.ok for r in found if r.inputs != "adjoint")
-    assert found[0].deviation.where == (np.unravel_index(17, (2, 5, 5, 16)) if corrupted == "result" else (-1,))
+    deviation = check(driver, PLAIN, chosen(PLAIN, driver))
+    assert not any(r.ok for r in deviation if r.inputs != "adjoint")
+    assert deviation[0].deviation.where == (np.unravel_index(17, (2, 5, 5, 16)) if corrupted == "result" else (-1,))
 
 
 def test_write_outside_the_result_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,8 +192,8 @@ def test_measurements_compare_a_part_or_everything() -> None:
     driver = EmulatedDriver()
     work = Bench(driver)
     for full in (False, True):
-        found = work.measure(PLAIN, chosen(PLAIN, driver), full=full)
-        assert found.outcome == "ok", found.message
+        measurement = work.measure(PLAIN, chosen(PLAIN, driver), full=full)
+        assert measurement.outcome == "ok", measurement.message
     operand_sets = work.operand_sets_for(PLAIN, Timing())
     assert isinstance(operand_sets, ConvOperandSets)
     driver.fill(operand_sets.sets[0]["C"], 4)

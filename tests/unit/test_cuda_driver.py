@@ -438,13 +438,13 @@ def pretend_bindings(gpu: Gpu) -> types.ModuleType:
         return (Result.SUCCESS,)
 
     def nodes(graph: int, most: int) -> tuple[Result, list[int], int]:
-        found = gpu.graphs[graph][:most]
+        launches = gpu.graphs[graph][:most]
         handles = []
-        for work in found:
+        for work in launches:
             gpu.next += 1
             gpu.functions[gpu.next] = work.function  # type: ignore[attr-defined]
             handles.append(gpu.next)
-        return Result.SUCCESS, handles + [0] * (most - len(found)), len(found)
+        return Result.SUCCESS, handles + [0] * (most - len(launches)), len(launches)
 
     def launch(function: int, *rest: Any) -> tuple[Result]:
         *shape, stream, kernel_parameters, extra = rest
@@ -1245,11 +1245,11 @@ def test_capture_is_identified_by_its_id(driver: CudaDriver, gpu: Gpu) -> None:
 def test_thread_without_a_context_queries_captures(driver: CudaDriver, gpu: Gpu) -> None:
     gpu.streams[0xBEEF] = None
     gpu.capture(0xBEEF)
-    found: list[bool] = []
-    worker = threading.Thread(target=lambda: found.append(driver.capturing(0xBEEF)), daemon=True)
+    captures: list[bool] = []
+    worker = threading.Thread(target=lambda: captures.append(driver.capturing(0xBEEF)), daemon=True)
     worker.start()
     join(worker)
-    assert found == [True]
+    assert captures == [True]
     gpu.end(0xBEEF)
 
 

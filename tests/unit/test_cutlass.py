@@ -86,28 +86,28 @@ def product(monkeypatch: pytest.MonkeyPatch, driver: StandInDriver, library: Sta
 
 def test_items_are_sorted_by_k(monkeypatch: pytest.MonkeyPatch) -> None:
     driver, library = StandInDriver(), StandInLibrary()
-    found = product(monkeypatch, driver, library)
-    p = found.problem
-    made = found.make(1, SETS[0])
+    timed = product(monkeypatch, driver, library)
+    p = timed.problem
+    made = timed.make(1, SETS[0])
     [(tile, count, (extents, a, b, c, lds))] = library.made
     assert (tile, count) == (1, 3)
     assert driver.memory[extents].tolist() == [list(ITEMS[i]) for i in ORDER]
     assert driver.memory[lds].tolist() == [[int(p.lds[i][x]) for i in ORDER] for x in range(3)]
     for x, (name, at) in enumerate(zip("ABC", (a, b, c), strict=True)):
         assert driver.memory[at].tolist() == [SETS[0][name] + 4 * int(p.starts[i][x]) for i in ORDER]
-    found.run(made)
-    found.run(made, 5)
+    timed.run(made)
+    timed.run(made, 5)
     assert library.runs == [(1, 77), (1, 5)]
-    found.close()
+    timed.close()
     assert library.freed == 1
     assert not driver.memory
 
 
 def test_fastest_tile_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     driver = StandInDriver(9.0, 4.0)
-    found = product(monkeypatch, driver, StandInLibrary(refused=0))
-    assert found.best(SETS, Timing())[0::2] == VendorTimes(4.0, same_layout=4.0)[0::2]
-    assert {tile for tile, *_ in found._library.made} == {1, 2}
+    timed = product(monkeypatch, driver, StandInLibrary(refused=0))
+    assert timed.best(SETS, Timing())[0::2] == VendorTimes(4.0, same_layout=4.0)[0::2]
+    assert {tile for tile, *_ in timed._library.made} == {1, 2}
 
 
 def test_other_problems_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,7 +23,7 @@ def test_devices_are_looked_up_by_name_and_target():
 
 
 @pytest.mark.parametrize(
-    ("name", "sm", "found"),
+    ("name", "sm", "described"),
     [
         ("NVIDIA H200", 90, "h200"),
         ("NVIDIA H100 80GB HBM3", 90, "h100"),
@@ -39,8 +39,8 @@ def test_devices_are_looked_up_by_name_and_target():
         ("emulated", 90, "emulated"),
     ],
 )
-def test_device_lookup_needs_the_whole_name(name, sm, found):
-    assert describe(name, sm).name == found
+def test_device_lookup_needs_the_whole_name(name, sm, described):
+    assert describe(name, sm).name == described
     assert describe(name, sm).sm == sm
 
 

@@ -158,10 +158,10 @@ class Array:
     @classmethod
     def taken(cls, x: Any) -> Array:
         """``from_dlpack`` of the library."""
-        found = dlpack.read(x, "x")
-        data = np.empty(found.shape, np.float32)
-        assert found.strides == tuple(s // 4 for s in data.strides)
-        cls.driver.download(found.address, data)
+        view = dlpack.read(x, "x")
+        data = np.empty(view.shape, np.float32)
+        assert view.strides == tuple(s // 4 for s in data.strides)
+        cls.driver.download(view.address, data)
         return cls(data)
 
     def numpy(self) -> np.ndarray[Any, Any]:

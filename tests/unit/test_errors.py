@@ -18,12 +18,12 @@ def drawn() -> dict[str, str]:
     stack: list[tuple[int, str]] = []
     out = {}
     for line in errors.__doc__.splitlines():
-        found = re.match(r"^([│├└─ ]*)([A-Z]\w+)", line)
-        if found and found[2] in CLASSES:
-            depth = len(found[1])
+        match = re.match(r"^([│├└─ ]*)([A-Z]\w+)", line)
+        if match and match[2] in CLASSES:
+            depth = len(match[1])
             stack = [s for s in stack if s[0] < depth]
-            out[found[2]] = stack[-1][1] if stack else ""
-            stack.append((depth, found[2]))
+            out[match[2]] = stack[-1][1] if stack else ""
+            stack.append((depth, match[2]))
     return out
 
 

@@ -86,8 +86,8 @@ def test_kinds_of_problems():
     layer = Conv(8, 64, 56, 56, 64, 3, 3, padding=1)
     depthwise = Conv(8, 64, 56, 56, 64, 3, 3, padding=1, groups=64)
     batch = Gemm(64, 64, 64, "NN", batch=3)
-    found = [p.problem_class for p in (*PROBLEMS[-2:], batch, layer, depthwise)]
-    assert found == ["gemm", "thin gemm", "batch", "conv", "depthwise"]
+    classes = [p.problem_class for p in (*PROBLEMS[-2:], batch, layer, depthwise)]
+    assert classes == ["gemm", "thin gemm", "batch", "conv", "depthwise"]
     assert [evaluation.arithmetic(p) for p in (PROBLEMS[-1], Gemm(8, 8, 8, "NN", "f32", compute="tf32"))] == [
         "f64",
         "tf32",
@@ -160,30 +160,30 @@ def test_sample_curve_is_cross_validated(rows, monkeypatch):
         return real(self, target, mask)
 
     monkeypatch.setattr(Training, "train", train)
-    found = evaluation.sample_curve(rows, "clock", 3)
+    curve = evaluation.sample_curve(rows, "clock", 3)
     fold = rows.folds(3)
-    sizes = [r.samples for r in found]
+    sizes = [r.samples for r in curve]
     assert sizes == sorted({size for size, _ in seen})
     most = min(int((fold[rows.group] != turn).sum()) for turn in range(3))
     assert sizes == sorted(most >> n for n in range(most.bit_length()))
     for size in sizes:
         for turn, (_, problems) in enumerate(s for s in seen if s[0] == size):
             assert not problems & set(np.flatnonzero(fold == turn).tolist())
-    assert all(r.hidden == () and r.mse > 0 and 0 < r.first <= 1 for r in found)
-    assert found[-1].mse < found[0].mse
+    assert all(r.hidden == () and r.mse > 0 and 0 < r.first <= 1 for r in curve)
+    assert curve[-1].mse < curve[0].mse
 
 
 def test_perceptrons_and_trees_learn_from_the_same_rows(rows, monkeypatch):
     pytest.importorskip("sklearn")
     monkeypatch.setattr(evaluation, "HIDDEN_LAYERS", ((8,), (4, 4)))
-    found = evaluation.architectures(rows, "clock", 3, 100)
-    assert [r.hidden for r in found] == [(8,), (4, 4), ()]
-    assert {r.samples for r in found} == {100}
+    errors = evaluation.architectures(rows, "clock", 3, 100)
+    assert [r.hidden for r in errors] == [(8,), (4, 4), ()]
+    assert {r.samples for r in errors} == {100}
     inputs = rows.x.shape[1]
-    assert [r.weights for r in found] == [8 * (inputs + 2) + 1, 4 * (inputs + 1) + 4 * 5 + 5, 0]
-    assert all(r.mse > 0 for r in found)
-    assert [r.plain_mse is not None for r in found] == [True, True, False]
-    assert all(r.plain_mse not in (None, r.mse) for r in found[:2])
+    assert [r.weights for r in errors] == [8 * (inputs + 2) + 1, 4 * (inputs + 1) + 4 * 5 + 5, 0]
+    assert all(r.mse > 0 for r in errors)
+    assert [r.plain_mse is not None for r in errors] == [True, True, False]
+    assert all(r.plain_mse not in (None, r.mse) for r in errors[:2])
 
 
 def test_sample_curves_of_regressors_have_the_same_range(rows):
@@ -225,8 +225,8 @@ def test_numbers_replace_all_logarithms_and_nothing_else(problem, monkeypatch):
         if name.startswith("row_alignment") or name in features._BOTH:
             expected[:, i] = logarithms[:, i] if name in ("wave_efficiency", "blocks_sm") else 2 ** logarithms[:, i]
     given = (logarithms != 0).any(axis=0)  # a family that lacks a feature gives 0
-    found = features.without_logarithms(logarithms, names)
-    wrong = ~np.isclose(found, expected, rtol=1e-3).all(axis=0) & given
+    result = features.without_logarithms(logarithms, names)
+    wrong = ~np.isclose(result, expected, rtol=1e-3).all(axis=0) & given
     assert [name for name, differs in zip(names, wrong, strict=True) if differs] == []
     assert given.sum() > 40
 

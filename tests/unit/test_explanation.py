@@ -55,16 +55,16 @@ def test_predicted_times_are_those_that_rank(tmp_path: Path) -> None:
     chosen = next(c for c in by_model if c.family == "winograd_4x4")
     with Database(tmp_path / "t.sqlite") as database:
         database.set_winner(measured(p, chosen, 9.0))
-        found = explanation.explain(p, H200, database, 8)
-    assert found.candidates[0].measured_us == 9.0
-    predicted = {x.selection.config: x.predicted_us for x in found.candidates}
+        answer = explanation.explain(p, H200, database, 8)
+    assert answer.candidates[0].measured_us == 9.0
+    predicted = {x.selection.config: x.predicted_us for x in answer.candidates}
     assert predicted == pytest.approx(by_model, rel=1e-6)
 
 
 def test_candidates_have_predicted_times_and_measured_ones_of_current_kernels(path: Path) -> None:
     with Database(path, readonly=True) as database:
-        found = explanation.explain(PROBLEM, H200, database, 3)
-    choice, second, _ = found.candidates
+        answer = explanation.explain(PROBLEM, H200, database, 3)
+    choice, second, _ = answer.candidates
     assert (choice.selection.config, choice.selection.origin) == (CONFIG, "winner")
     assert choice.measured_us == choice.us == 9.0
     assert choice.predicted_us > 0
@@ -92,12 +92,12 @@ def test_a_device_without_measurements_has_the_near_problems_of_its_models_devic
 
 
 def test_residency_is_that_of_the_occupancy_rules() -> None:
-    found = explanation.residency(PROBLEM, CONFIG, H200, 100)
+    residency = explanation.residency(PROBLEM, CONFIG, H200, 100)
     g = geometry(lower(PROBLEM), CONFIG)
-    assert found.resident == H200.blocks_per_sm(g.threads, 100, g.shared) == min(found.limits.values())
-    assert {n for n, k in found.limits.items() if k == found.resident} == set(found.binding)
-    assert found.occupancy == pytest.approx(found.resident * g.threads / 2048)
-    assert found.waves == pytest.approx(g.blocks / (found.resident * H200.sms))
+    assert residency.resident == H200.blocks_per_sm(g.threads, 100, g.shared) == min(residency.limits.values())
+    assert {n for n, k in residency.limits.items() if k == residency.resident} == set(residency.binding)
+    assert residency.occupancy == pytest.approx(residency.resident * g.threads / 2048)
+    assert residency.waves == pytest.approx(g.blocks / (residency.resident * H200.sms))
 
 
 @pytest.mark.parametrize(
@@ -123,27 +123,27 @@ def test_floor_names_its_bound() -> None:
 
 
 def test_rejections_and_legal_candidates_are_those_of_the_space() -> None:
-    found = explanation.explain(PROBLEM, H200, None, 1)
-    assert found.legal == len(space.candidates(lower(PROBLEM), H200))
-    assert found.rejected == space.explain(lower(PROBLEM), H200)
-    assert list(found.rejected.values()) == sorted(found.rejected.values(), reverse=True)
+    answer = explanation.explain(PROBLEM, H200, None, 1)
+    assert answer.legal == len(space.candidates(lower(PROBLEM), H200))
+    assert answer.rejected == space.explain(lower(PROBLEM), H200)
+    assert list(answer.rejected.values()) == sorted(answer.rejected.values(), reverse=True)
 
 
 def test_near_problems_are_those_of_all_shipped_measurements() -> None:
     p = Gemm(1000, 700, 900, "NN", "f16")
-    found = explanation.near(p, "h200", None)
+    near = explanation.near(p, "h200", None)
     winners, every = tuning_files.shipped_winners("h200"), fastest.read(tuning_files.fastest_path("h200"))
-    assert [n.distance for n in found] == sorted(n.distance for n in found)
-    others = [n for n in found if n.problem.key() not in winners]
+    assert [n.distance for n in near] == sorted(n.distance for n in near)
+    others = [n for n in near if n.problem.key() not in winners]
     assert others
     for n in others:
         row = every[n.problem.key()]
         assert (str(n.config), n.us) == (row.config, row.us)
-    limit = found[-1].distance
+    limit = near[-1].distance
     for key in fastest.comparable(every, p):
         q = parse(key)
         if (q.compute, q.out) == (p.compute, p.out) and explanation._distance(p, q) < limit:
-            assert q in {n.problem for n in found}
+            assert q in {n.problem for n in near}
     of_winner = parse(next(iter(winners)))
     near_winner = replace(of_winner, deterministic=not of_winner.deterministic)
     [first, *_] = explanation.near(near_winner, "h200", None)
@@ -190,11 +190,11 @@ def test_document_has_the_vendors_time(path: Path, tmp_path: Path, capsys: pytes
     timed.write_text(json.dumps({"command": "bench", "device": "h200", "rows": [row]}))
     words = ["explain", "--shape", "300,200,100", "--layout", "TN", "--database", str(path), "--from", str(timed)]
     assert run([*words, "--device", "h200", "--json"]) == 0
-    [found] = json.loads(capsys.readouterr().out)["rows"]
-    assert found["vendor_us"] == 18.0
-    assert (found["candidates"][0]["us"], found["candidates"][0]["predicted"]) == (9.0, False)
-    assert found["candidates"][1]["predicted"]
-    assert found["candidates"][1]["measured_us"] is None
+    [rows] = json.loads(capsys.readouterr().out)["rows"]
+    assert rows["vendor_us"] == 18.0
+    assert (rows["candidates"][0]["us"], rows["candidates"][0]["predicted"]) == (9.0, False)
+    assert rows["candidates"][1]["predicted"]
+    assert rows["candidates"][1]["measured_us"] is None
     assert run([*words, "--device", "h200"]) == 0
     assert "2.00 times the choice's time" in capsys.readouterr().out
     assert run([*words, "--device", "h100"]) == 2

@@ -305,8 +305,8 @@ def test_example_builds_with_cmake_and_runs(folder: Path, tmp_path: Path) -> Non
     assert f"{problem.m * problem.n * 2} bytes of results" in done.stdout  # type: ignore[attr-defined]
     assert (tmp_path / "c").stat().st_size == 512 * 512 * 2
     subprocess.run(["cmake", "--install", "build", "--prefix", "installed"], **quiet)  # type: ignore[call-overload]
-    source, found = ROOT / "examples" / "c_program", f"-DCMAKE_PREFIX_PATH={tmp_path / 'installed'}"
-    subprocess.run(["cmake", "-S", str(source), "-B", "program", found, "-DCMAKE_C_FLAGS=-Wall -Werror"], **quiet)  # type: ignore[call-overload]
+    source, prefix = ROOT / "examples" / "c_program", f"-DCMAKE_PREFIX_PATH={tmp_path / 'installed'}"
+    subprocess.run(["cmake", "-S", str(source), "-B", "program", prefix, "-DCMAKE_C_FLAGS=-Wall -Werror"], **quiet)  # type: ignore[call-overload]
     subprocess.run(["cmake", "--build", "program"], **quiet)  # type: ignore[call-overload]
     subprocess.run(["cmake", "--install", "program", "--prefix", "installed"], **quiet)  # type: ignore[call-overload]
     words = [tmp_path / "installed" / "bin" / "c_program"]

@@ -189,17 +189,17 @@ def program(library: Library, folder: Path) -> Path:
 def inputs_of(task: TaskInC, extents: tuple[int, int, int], example: Example) -> dict[str, Any]:
     rng = np.random.default_rng(0)
     of = dict(zip("ijk", extents, strict=True))
-    found: dict[str, Any] = dict(example.scalars or {})
+    inputs: dict[str, Any] = dict(example.scalars or {})
     for x in task.program.inputs:
         if x.uses:
             shape = [of[axis] for axis in x.uses[0]]
             keys = {"g": 4, "h": 4}  # a key 3 of g is out of range
-            found[x.name] = (
+            inputs[x.name] = (
                 rng.permuted(np.arange(shape[0]) % keys[x.name]).astype(np.int32)
                 if x.name in keys
                 else rng.integers(-3, 4, shape).astype(dtype(x.dtype).numpy)
             )
-    return found
+    return inputs
 
 
 @dataclass

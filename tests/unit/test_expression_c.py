@@ -27,8 +27,8 @@ TYPES = ("f32", "f64", "s32", "u8", "pred")
 def functions() -> str:
     """The functions that exported sources define."""
     text = TEMPLATE.read_text()
-    found = re.findall(r"^static inline \w+ (?:floor_div|max_\w+|min_\w+)\(.*?^}", text, re.M | re.S)
-    return "\n".join(found)
+    matches = re.findall(r"^static inline \w+ (?:floor_div|max_\w+|min_\w+)\(.*?^}", text, re.M | re.S)
+    return "\n".join(matches)
 
 
 def usable(root: Node) -> bool:

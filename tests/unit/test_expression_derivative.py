@@ -21,10 +21,10 @@ POINTS = {"x": np.array([0.7, 1.9]), "y": np.array([1.2, 0.4])}
 
 
 def check(root: Node) -> None:
-    found = derivatives(root, ("x", "y"))
+    gradients = derivatives(root, ("x", "y"))
     for name in variables(root):
         ends = [evaluate(root, {**POINTS, name: POINTS[name] + h}) for h in (2.0**-20, -(2.0**-20))]
-        value = evaluate(found[name], POINTS) if name in found else 0.0
+        value = evaluate(gradients[name], POINTS) if name in gradients else 0.0
         np.testing.assert_allclose(value, (ends[0] - ends[1]) * 2.0**19, rtol=1e-5, atol=1e-7)
 
 
@@ -48,8 +48,8 @@ def test_at_points_without_derivative() -> None:
     """As PyTorch has them."""
     tie = {"x": 2.0, "y": 2.0}
     for name, wanted in (("max", (0.5, 0.5)), ("min", (0.5, 0.5)), ("fmax", (1.0, 0.0)), ("fmin", (1.0, 0.0))):
-        found = derivatives(node(name, "f64", X, Y), ("x", "y"))
-        assert tuple(evaluate(found[x], tie) for x in "xy") == wanted
+        gradients = derivatives(node(name, "f64", X, Y), ("x", "y"))
+        assert tuple(evaluate(gradients[x], tie) for x in "xy") == wanted
     assert evaluate(derivatives(node("abs", "f64", X), ("x",))["x"], {"x": 0.0}) == 0
     nan = derivatives(node("fmin", "f64", X, Y), ("x", "y"))
     assert [float(evaluate(nan[x], {"x": 1.0, "y": np.nan})) for x in "xy"] == [1, 0]

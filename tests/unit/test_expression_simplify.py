@@ -72,11 +72,11 @@ def test_ranges_contain_all_values(seed: int) -> None:
         inputs[name] = np.clip(np.nan_to_num(inputs[name]), -1, 2)
     for _ in range(300):
         root = random_expression(rng, rng.choice(("f32", "f16", "s32")), rng.randrange(1, 5))
-        found = ranges(root, known)[root]
+        interval = ranges(root, known)[root]
         x = np.asarray(evaluate(root, inputs, exact=False)).astype(np.float64)
-        assert found.nan or not np.isnan(x).any(), root
+        assert interval.nan or not np.isnan(x).any(), root
         numbers = x[~np.isnan(x)]
-        assert ((numbers >= found.low) & (numbers <= found.high)).all(), (root, found)
+        assert ((numbers >= interval.low) & (numbers <= interval.high)).all(), (root, interval)
 
 
 def test_laws() -> None:

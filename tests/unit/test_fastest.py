@@ -29,9 +29,9 @@ def test_export_writes_the_fastest_measurement_of_each_problem(tmp_path: Path) -
             database.add(m)
         tuning_files.export_text(database, tmp_path / "out", device="h200")
     path = tuning_files.fastest_path("h200", tmp_path / "out")
-    found = fastest.read(path)
-    assert found == {P.key(): (str(Config(ms=4)), 7.5), Q.key(): (str(Config(u=16)), 3.0)}
-    assert list(fastest.comparable(found, Gemm(8, 8, 8, "NN", "f16"))) == [Q.key()]
+    rows_read = fastest.read(path)
+    assert rows_read == {P.key(): (str(Config(ms=4)), 7.5), Q.key(): (str(Config(u=16)), 3.0)}
+    assert list(fastest.comparable(rows_read, Gemm(8, 8, 8, "NN", "f16"))) == [Q.key()]
     again = fastest.Fastest()
     measurements = tuning_files.measurement_files("h200", tmp_path / "out")
     again.add_plain(tuning_files.plain_all(measurements))

@@ -605,13 +605,13 @@ def test_reference_of_a_group_is_that_of_its_items():
     p = GroupedGemm(ITEMS, "NT", "f64")
     arrays = random_group(p)
     a, b, c = (arrays[name] for name in "ABC")
-    found = reference(p, arrays)
+    computed = reference(p, arrays)
     for i, (m, n, _) in enumerate(p.items):
         if m and n:
             item = reference(p.item(i), {"A": item_view(p, A, a, i), "B": item_view(p, B, b, i)})
-            np.testing.assert_array_equal(item_view(p, C, found.exact, i), item.exact)
-            np.testing.assert_array_equal(item_view(p, C, found.scale, i), item.scale)
-    assert found.exact.shape == c.shape
+            np.testing.assert_array_equal(item_view(p, C, computed.exact, i), item.exact)
+            np.testing.assert_array_equal(item_view(p, C, computed.scale, i), item.scale)
+    assert computed.exact.shape == c.shape
     assert p.stored == (a.shape, b.shape, c.shape)
 
 
@@ -631,6 +631,6 @@ def test_a_sampled_check_compares_rows_of_every_item(epilogue):
     for i, row, column in ((0, 0, 0), (0, 69, 299), (3, 32, 256)):
         wrong = out.copy()
         item_view(p, C, wrong, i)[row, column] += 1.0
-        found = sampled_deviation(p, arrays, wrong, 2000)
-        assert not found.ok
-        assert found.where == (i, row, column)
+        deviation = sampled_deviation(p, arrays, wrong, 2000)
+        assert not deviation.ok
+        assert deviation.where == (i, row, column)

@@ -15,8 +15,8 @@ def test_batchgemm_has_each_range_with_each_batch_size_and_the_inception_modules
     assert len(groups) == 12 * 6 + 9
     assert len({g.name for g in groups}) == len(groups)
     assert {g.dtype for g in groups} == {"f32"}
-    found = {(g.name, len(g.items)) for g in groups}
-    assert {("128/128 x8", 8), ("512/1024 x256", 256), ("Inception-9", 5)} <= found
+    names = {(g.name, len(g.items)) for g in groups}
+    assert {("128/128 x8", 8), ("512/1024 x256", 256), ("Inception-9", 5)} <= names
 
 
 def test_extents_are_uniform_in_their_range() -> None:
@@ -93,13 +93,13 @@ def test_few_tokens_leave_experts_without_rows() -> None:
 
 @pytest.mark.parametrize("name", suites.SUITES)
 def test_suites_are_cases_of_the_operation(name: str) -> None:
-    found = cases(name, "grouped")
-    assert len({c.name for c in found}) == len(found)
-    assert {c.problem.operation for c in found} == {"grouped"}
+    listed = cases(name, "grouped")
+    assert len({c.name for c in listed}) == len(listed)
+    assert {c.problem.operation for c in listed} == {"grouped"}
     assert {c.problem.dtype for c in cases(name, "grouped", dtype="f16")} == {"f16"}
 
 
 def test_small_suite_suits_the_emulated_device() -> None:
-    found = cases("small", "grouped")
-    assert all(c.problem.flops < 1e6 for c in found)
-    assert {c.problem.problem_class for c in found} == {"grouped", "jagged"}
+    listed = cases("small", "grouped")
+    assert all(c.problem.flops < 1e6 for c in listed)
+    assert {c.problem.problem_class for c in listed} == {"grouped", "jagged"}

@@ -341,8 +341,8 @@ def test_representative_keeps_channels_and_taps_only():
 def test_space_of_im2col_has_legal_rows_only(shape, fields):
     """Bases are cached by class: problems whose channels fill boxes alike, with any number of pixels."""
     p = lower(Conv(**{**Conv.read_shape(shape), "layout": "NHWC", "dtype": "f16", **fields}))
-    found = space.candidates(p, H200)
-    ours = found.take(np.flatnonzero(found.family == FAMILIES.index("wgmma")))
+    columns = space.candidates(p, H200)
+    ours = columns.take(np.flatnonzero(columns.family == FAMILIES.index("wgmma")))
     if fields.get("direction") != "weight_grad" or im2col_of(p).channels > 8:
         assert len(ours) > 1000
     for i in np.random.default_rng(0).choice(len(ours), min(len(ours), 150), replace=False):
@@ -354,8 +354,8 @@ def test_space_of_im2col_has_legal_rows_only(shape, fields):
 )
 def test_model_prefers_packing_and_wgmma_to_offset_tables(shape):
     p = lower(Conv(**Conv.read_shape(shape), dtype="f16"))
-    found = space.candidates(p, H200)
-    us, family = perf_model.predict(p, found, H200), found.columns["family"]
+    columns = space.candidates(p, H200)
+    us, family = perf_model.predict(p, columns, H200), columns.columns["family"]
     assert family[np.argmin(us)] == FAMILIES.index("wgmma")
 
 

@@ -56,13 +56,13 @@ def tiles():
 )
 def test_a_tile_without_a_pair_is_impossible_and_no_other(text):
     when = condition(text)
-    found = possible(when, RANGES)
+    may_have_pairs = possible(when, RANGES)
     for i, j, last_i, last_j in tiles():
         known = {"first_i": i, "last_i": last_i, "first_j": j, "last_j": last_j, "M": M, "N": N}
         pairs = {"i": np.arange(i, last_i + 1)[:, None], "j": np.arange(j, last_j + 1)[None], "M": M, "N": N}
         holds = np.asarray(evaluate(when, {**pairs, "g[i]": 0})).any()
         exact = "==" not in text or "not" not in text
-        may = True if found is None else bool(evaluate(found, known))
+        may = True if may_have_pairs is None else bool(evaluate(may_have_pairs, known))
         assert may == holds if exact else may >= holds, (i, j)
 
 

@@ -15,7 +15,7 @@ from ptxgen.install_advice import install, install_extra
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def found(monkeypatch: pytest.MonkeyPatch, **paths: str) -> None:
+def put_on_path(monkeypatch: pytest.MonkeyPatch, **paths: str) -> None:
     """These commands are on the PATH; pip is in the environment if it is among them."""
     monkeypatch.setattr(shutil, "which", lambda name: paths.get(name))
     monkeypatch.setattr(install_advice.PathFinder, "find_spec", lambda name: "pip" in paths or None)
@@ -23,14 +23,14 @@ def found(monkeypatch: pytest.MonkeyPatch, **paths: str) -> None:
 
 def test_command_is_that_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/env/bin/python")
-    found(monkeypatch, pip="/env/bin/pip")
+    put_on_path(monkeypatch, pip="/env/bin/pip")
     assert install("torch") == "pip install torch"
     assert install("xgboost-cpu>=3.0", "numpy") == 'pip install "xgboost-cpu>=3.0" numpy'
-    found(monkeypatch, pip="/usr/bin/pip")
+    put_on_path(monkeypatch, pip="/usr/bin/pip")
     assert install("torch") == "/env/bin/python -m pip install torch"
-    found(monkeypatch, uv="/usr/bin/uv")
+    put_on_path(monkeypatch, uv="/usr/bin/uv")
     assert install("torch") == "uv pip install --python /env/bin/python torch"
-    found(monkeypatch)
+    put_on_path(monkeypatch)
     assert install("torch") == "python -m pip --python /env/bin/python install torch"
 
 

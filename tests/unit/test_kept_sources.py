@@ -44,11 +44,11 @@ class Assembling(EmulatedDriver):
 @pytest.fixture
 def rendered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The digests of rendered sources."""
-    found: list[str] = []
+    renders: list[str] = []
 
     def counted(plan: Any) -> Any:
         source = render(plan)
-        found.append(source.digest)
+        renders.append(source.digest)
         return source
 
     monkeypatch.setenv("PTXGEN_CACHE", str(tmp_path / "cache"))
@@ -58,7 +58,7 @@ def rendered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(assemble, "find_ptxas", lambda: Path("ptxas"))
     monkeypatch.setattr(assemble, "version", lambda ptxas: "13.0")
     monkeypatch.setattr(assemble, "_run", lambda ptxas, source, target: Assembled(b"code", {}, {}, ""))
-    return found
+    return renders
 
 
 def loaded(problem: Gemm = P, config: Any = CONFIG, driver: EmulatedDriver | None = None) -> Any:

@@ -34,7 +34,7 @@ def uses(ins: Instruction) -> bool:
 
 def unordered(function: Function) -> list[Instruction]:
     """Uses of an mbarrier that a path from the entry reaches before it initialises the mbarrier or waits at a barrier."""
-    found, seen, work = [], set(), [(0, BEFORE)]
+    early, seen, work = [], set(), [(0, BEFORE)]
     while work:
         place = at, state = work.pop()
         if place in seen or at >= len(function.code):
@@ -42,7 +42,7 @@ def unordered(function: Function) -> list[Instruction]:
         seen.add(place)
         ins = function.code[at]
         if uses(ins) and state == BEFORE:
-            found.append(ins)
+            early.append(ins)
             continue
         if ins.name.startswith("mbarrier.init"):
             state = OWN
@@ -53,7 +53,7 @@ def unordered(function: Function) -> list[Instruction]:
             work.append((ins.scope, state))  # the parser puts the target there
         if falls:
             work.append((at + 1, state))
-    return found
+    return early
 
 
 def kernels(text: str) -> list[Function]:
@@ -63,11 +63,11 @@ def kernels(text: str) -> list[Function]:
 
 def checked(text: str) -> int:
     """Asserts the order in every kernel of ``text`` that has mbarriers; returns their number."""
-    found = kernels(text)
-    for function in found:
+    functions = kernels(text)
+    for function in functions:
         late = unordered(function)
         assert not late, f"{function.name}: {late[0].text} (line {late[0].line}) may run before a barrier"
-    return len(found)
+    return len(functions)
 
 
 @pytest.mark.parametrize("name", [name for name in GOLDEN if name.startswith("wgmma_")])
@@ -104,7 +104,7 @@ JOIN:
 
 
 @pytest.mark.parametrize(
-    ("own", "order", "found"),
+    ("own", "order", "early"),
     [
         ("", "bar.warp.sync 0xffffffff; bar.arrive 0, 64;", 1),
         ("", "bar.warp.sync 0xffffffff; bar.sync 0, 64;", 0),
@@ -113,6 +113,6 @@ JOIN:
         ("mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], 64;", "bar.sync 0;", 0),
     ],
 )
-def test_the_check_finds_a_missing_barrier(own, order, found):
+def test_the_check_finds_a_missing_barrier(own, order, early):
     (function,) = kernels(BODY.format(own=own, order=order))
-    assert len(unordered(function)) == found
+    assert len(unordered(function)) == early

@@ -289,8 +289,8 @@ def test_illegal_configurations_break_the_expected_rule(problem, config, target,
     text = f"family=mma ms=32 ns=32 ml=64 nl=64 u=32 vec_a=8 vec_b=8 vec_c=2 {config}"
     values = dict(word.split("=") for word in text.split())
     c = parse_config(" ".join(f"{name}={value}" for name, value in values.items()))
-    found = first_violation(problem, c, device(target))
-    assert (found and found.name) == rule
+    violation = first_violation(problem, c, device(target))
+    assert (violation and violation.name) == rule
 
 
 FP8_WITHOUT_WGMMA = (

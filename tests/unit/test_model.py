@@ -301,8 +301,8 @@ def test_threads_predict_at_the_same_time():
     loaded = models.model_for(device("h200"))
     x = np.zeros((64, len(loaded._names)), np.float32)
     with ThreadPoolExecutor(4) as pool:  # XGBoost raises an error if a thread sets a parameter meanwhile
-        found = list(pool.map(lambda n: loaded._predicted(x, n % 5 + 1), range(400)))
-    assert all((row == found[n % 5]).all() for n, row in enumerate(found))
+        predictions = list(pool.map(lambda n: loaded._predicted(x, n % 5 + 1), range(400)))
+    assert all((row == predictions[n % 5]).all() for n, row in enumerate(predictions))
 
 
 def test_problems_without_elements_can_be_ranked(fitted):
@@ -516,10 +516,10 @@ def test_shortened_search_includes_every_family():
     near = np.flatnonzero(us <= 3 * us.min())
     present = set(np.unique(c.family[near]).tolist())
     assert len(present) == 3
-    found, reach = shortlist(c, us, 3.0, 600)
-    assert len(found) == len(set(found.tolist())) == 600
-    assert set(found.tolist()) <= set(near.tolist())
-    counts = np.bincount(c.family[found], minlength=3)
+    short, reach = shortlist(c, us, 3.0, 600)
+    assert len(short) == len(set(short.tolist())) == 600
+    assert set(short.tolist()) <= set(near.tolist())
+    counts = np.bincount(c.family[short], minlength=3)
     assert (counts >= 100).all()
     assert 1 < reach < 3
     every, whole = shortlist(c, us, 3.0, len(near))

@@ -49,11 +49,11 @@ def test_the_nearest_device_has_the_same_compute_capability_or_else_the_nearest(
 @pytest.mark.parametrize("d", [H800, A100, T4, replace(H200, name="gh200", bandwidth=4000)], ids=lambda d: d.name)
 def test_a_device_without_data_is_answered_by_the_nearest_model(d: Device):
     for p in (Gemm(37, 1000, 515, "TN"), Gemm(256, 384, 512, "NT", "f16"), Conv(4, 16, 20, 20, 24, 3, 3, padding=1)):
-        (found,) = select(p, d)
-        assert (found.origin, found.scaled_from) == ("model", "h200")
-        assert found.predicted
-        assert rules.first_violation(lower(p), found.config, d) is None
-        assert found.us > 0
+        (selections,) = select(p, d)
+        assert (selections.origin, selections.scaled_from) == ("model", "h200")
+        assert selections.predicted
+        assert rules.first_violation(lower(p), selections.config, d) is None
+        assert selections.us > 0
 
 
 MEMORY_BOUND = [
@@ -103,26 +103,26 @@ SEEDED = Gemm(1536, 1536, 1536, "NN", "f16")  # has seeds of an h200, and no win
 
 def test_seeds_of_another_device_and_the_models_choice_are_ranked_by_prediction():
     model = model_for(H100)
-    found = select(SEEDED, H100, k=8)
-    assert [s.us for s in found] == sorted(s.us for s in found)
-    assert all(s.predicted for s in found)
-    assert len({s.config for s in found}) == len(found)
+    selections = select(SEEDED, H100, k=8)
+    assert [s.us for s in selections] == sorted(s.us for s in selections)
+    assert all(s.predicted for s in selections)
+    assert len({s.config for s in selections}) == len(selections)
     fastest = select(SEEDED, H100, use_model=True)[0]
-    assert found[0].us <= fastest.us * (1 + 1e-6)
+    assert selections[0].us <= fastest.us * (1 + 1e-6)
     known = seeds(SEEDED, "h200")
     assert known
     assert select(SEEDED, H200)[0] == selection.Selection(SEEDED, known[0], "seed")  # was timed on this device
     us = model.predict(SEEDED, Columns.of(known))
-    assert found[0].us == pytest.approx(min(fastest.us, *us), rel=1e-5)
+    assert selections[0].us == pytest.approx(min(fastest.us, *us), rel=1e-5)
 
 
 def test_a_seed_of_another_device_that_the_model_predicts_fastest_comes_first(monkeypatch):
     best, second = (s.config for s in select(SEEDED, H100, use_model=True, k=2))
     monkeypatch.setattr(sources, "seeds", lambda p, name: [second, best] if name == "h200" else [])
-    found = select(SEEDED, H100, k=8)
-    assert (found[0].config, found[0].source) == (best, "seed (h200)")
-    assert second in [s.config for s in found]  # as a seed or as the model's: the predictions are equal
-    assert "model" in {s.source for s in found}
+    selections = select(SEEDED, H100, k=8)
+    assert (selections[0].config, selections[0].source) == (best, "seed (h200)")
+    assert second in [s.config for s in selections]  # as a seed or as the model's: the predictions are equal
+    assert "model" in {s.source for s in selections}
     assert select(WINNER, H100, k=2)[0].source == "shipped (h200)"  # a winner comes before any prediction
 
 
@@ -161,11 +161,11 @@ def test_scaled_measurements_train_the_model_of_a_device_with_few():
         Measurement(p, c.row(i), "ok", Environment("h200"), (10.0, 12.0), created=1.0) for i in range(0, len(c), 999)
     ]
     failed = replace(rows[0], outcome="timeout", samples=())
-    found = list(scaled_measurements([*rows, failed], H100, H200))
-    assert [m.config for m in found] == [m.config for m in rows]
+    scaled = list(scaled_measurements([*rows, failed], H100, H200))
+    assert [m.config for m in scaled] == [m.config for m in rows]
     ratios = time_ratio(p, Columns.of([m.config for m in rows]), H100, H200)
-    assert [m.us for m in found] == pytest.approx(11.0 * ratios)
-    assert len(Training.gather(found, H100).log_us) == len(found)
+    assert [m.us for m in scaled] == pytest.approx(11.0 * ratios)
+    assert len(Training.gather(scaled, H100).log_us) == len(scaled)
     assert (models.model_for(H800).measured_on, models.model_for(H100).measured_on) == ("h200", "h100")
 
 

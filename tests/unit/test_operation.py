@@ -79,9 +79,9 @@ def test_new_operation_is_lowered_selected_and_emitted(registered: Operation) ->
 def test_new_operation_is_checked_and_timed(registered: Operation) -> None:
     driver = EmulatedDriver()
     config = select(P, driver.device)[0].config
-    found = check(driver, P, config)
-    assert [r.inputs for r in found] == [inputs for inputs, *_ in CASES]
-    assert all(r.ok for r in found)
+    deviation = check(driver, P, config)
+    assert [r.inputs for r in deviation] == [inputs for inputs, *_ in CASES]
+    assert all(r.ok for r in deviation)
     work = Bench(driver)
     assert work.measure(P, config).outcome == "ok"
     assert isinstance(work.operand_sets, DiagonalOperandSets)

@@ -79,10 +79,10 @@ def test_choices_read_the_models_that_they_need(monkeypatch: pytest.MonkeyPatch)
 
     def model_of(device: Device, own: Path | None, operation: str) -> Model | None:
         read.append(operation)
-        return found.get(operation)
+        return by_operation.get(operation)
 
     every = model_from(H100, None)
-    found = {"": every.with_parts({}), **every.parts}
+    by_operation = {"": every.with_parts({}), **every.parts}
     monkeypatch.setattr(models, "_model_of", model_of)
     monkeypatch.setattr(model_files, "_made_arrays", [])
     for problem, needs in (

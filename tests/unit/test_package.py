@@ -58,8 +58,8 @@ def product(a: NDArray[np.float32], b: NDArray[np.float32]) -> NDArray[np.float3
 try:
     with ptxgen.autotune(time_limit=5) as tuned:
         product(np.ones((4, 4), np.float32), np.ones((4, 4), np.float32))
-    for found in tuned:
-        print(found.problem.key())
+    for winner in tuned:
+        print(winner.problem.key())
 except PtxgenError as error:
     print(error)
 print(ptxgen.Gemm(16, 16, 16).flops)

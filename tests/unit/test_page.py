@@ -136,10 +136,10 @@ def test_shipped_measurements_are_read_as_those_of_a_database(tmp_path: Path) ->
         measured(Gemm(16, 16, 48), 0.0, 1.7e9 + 2, "timeout", family="wgmma"),
     ]
     tuning_files.write_measurements(path, Header("h200", "hardware", "abc", "ptxgen collect", "2026-01-02"), rows)
-    found = sorted(history.shipped_attempts([path]), key=lambda attempt: attempt.created)
-    assert found == [history.attempt(m) for m in rows]
-    assert [attempt.family for attempt in found] == ["simt", "simt", "wgmma"]
-    assert found[2].us == math.inf
+    attempts = sorted(history.shipped_attempts([path]), key=lambda attempt: attempt.created)
+    assert attempts == [history.attempt(m) for m in rows]
+    assert [attempt.family for attempt in attempts] == ["simt", "simt", "wgmma"]
+    assert attempts[2].us == math.inf
     for line in ('{"problem": "gemm 1,1,1", "outcome": "ok"}', '{"samples": ["x"], "config": ""}', "not JSON"):
         with lzma.open(path, "wt") as file:
             file.write(f'{{"ptxgen": "measurements"}}\n{line}\n')
@@ -201,9 +201,9 @@ def test_chromium_shows_the_page_on_screens_and_phones(written: Path, scheme: st
     words += ["--host-resolver-rules=MAP * ~NOTFOUND", "--virtual-time-budget=5000", "--dump-dom"]
     words += [f"--blink-settings=preferredColorScheme={int(scheme == 'light')}", around.as_uri()]
     done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=120)
-    found = re.search(r"<title>(.*?)</title>", done.stdout)
-    assert found, done.stderr
-    rows = [row.split("|") for row in found[1].split(";")[:-1]]
+    match = re.search(r"<title>(.*?)</title>", done.stdout)
+    assert match, done.stderr
+    rows = [row.split("|") for row in match[1].split(";")[:-1]]
     assert sorted(int(row[0]) for row in rows) == [360, 1200]
     for inner, scroll, narrowest, colour in rows:
         assert int(scroll) <= int(inner)

@@ -154,8 +154,8 @@ def test_row_without_a_vendors_time_is_empty() -> None:
 
 def test_table_2_has_the_errors_without_logarithms() -> None:
     first = {**regressor((64,), 500, 0.1), "plain_mse": 0.25, "seeds": 3, "mse_deviation": 0.004}
-    found = [first, regressor((64, 128, 256, 128, 64), 500, 0.1), regressor((), 500, 0.1)]
-    table = paper_tables.table2({**EVALUATION, "architectures": found})
+    regressors = [first, regressor((64, 128, 256, 128, 64), 500, 0.1), regressor((), 500, 0.1)]
+    table = paper_tables.table2({**EVALUATION, "architectures": regressors})
     assert table.titles[-4:] == ("±", "MSE, no log", "paper", "paper, no log")
     last = [["0.0040", "0.250", "0.170", "1.200"], [None, None, "0.067", None], [None] * 4]
     assert [row[-4:] for row in table.rows] == last
@@ -208,8 +208,8 @@ def test_splitting_reads_the_shipped_measurements(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(tuning_files, "shipped_dir", lambda: tmp_path)
     assert run(["paper", "splitting", "--json"]) == 0
     [measured, *others] = json.loads(capsys.readouterr().out)["rows"]
-    found = [(s["splits"], s["us"], s["measured"], s["config"]["kl"]) for s in measured["splits"]]
-    assert found == [("none", 80.0, 2, 1), ("kg", 80.0, 2, 1), ("all", 60.0, 3, 2)]
+    splits = [(s["splits"], s["us"], s["measured"], s["config"]["kl"]) for s in measured["splits"]]
+    assert splits == [("none", 80.0, 2, 1), ("kg", 80.0, 2, 1), ("all", 60.0, 3, 2)]
     assert not any(r["splits"] for r in others)
     assert run(["paper", "splitting", "--device", "h100"]) == 2
     assert "device is 'h100'; it must be one with measurements: h200" in capsys.readouterr().err

@@ -57,10 +57,10 @@ def test_figures_have_the_problems_of_their_table(
 def test_figure_8_has_the_precisions_of_the_paper(files: dict[str, Path], capsys: Any) -> None:
     words = [word for d in ("gemm-f16", "gemm-f64") for word in ("--from", str(files[d]))]
     assert run(["paper", "figure8", *words, "--csv"]) == 0
-    found = {row["name"]: row["dtype"] for row in csv.DictReader(capsys.readouterr().out.splitlines())}
-    assert len(found) == len(list(cases("isaac", "gemm")))
-    assert found["LINPACK 512"] == found["DeepBench-B 128"] == "f16"
-    assert found["ICA 32"] == found["LAPACK 896"] == "f64"
+    types = {row["name"]: row["dtype"] for row in csv.DictReader(capsys.readouterr().out.splitlines())}
+    assert len(types) == len(list(cases("isaac", "gemm")))
+    assert types["LINPACK 512"] == types["DeepBench-B 128"] == "f16"
+    assert types["ICA 32"] == types["LAPACK 896"] == "f64"
 
 
 def test_shipped_times_need_no_gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Any) -> None:

@@ -91,5 +91,5 @@ def test_a_problem_names_its_operands() -> None:
 def test_templates_declare_no_parameter() -> None:
     """The rows of the parts are the only declarations."""
     declared = re.compile(r"(?<!ld)\.param \.")
-    found = [str(path) for path in TEMPLATES.rglob("*.mako") if declared.search(path.read_text())]
-    assert not found
+    declaring = [str(path) for path in TEMPLATES.rglob("*.mako") if declared.search(path.read_text())]
+    assert not declaring

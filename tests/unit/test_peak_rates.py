@@ -91,10 +91,10 @@ def test_every_device_has_a_peak_for_every_arithmetic() -> None:
 @pytest.mark.parametrize(("name", "tera"), [("b200", 2383), ("t4", 65)])
 def test_the_floor_is_that_of_the_device_though_no_family_uses_its_fastest_instructions(name: str, tera: float) -> None:
     p = Gemm(4096, 4096, 4096, "NN", "f16")
-    found = explanation.explain(p, device(name), count=1).floor
-    assert found.bound == "arithmetic"
-    assert p.flops / found.us / 1e6 == pytest.approx(tera, rel=0.01)
-    assert roofline_us(lower(p), device(name)) == found.us
+    floor = explanation.explain(p, device(name), count=1).floor
+    assert floor.bound == "arithmetic"
+    assert p.flops / floor.us / 1e6 == pytest.approx(tera, rel=0.01)
+    assert roofline_us(lower(p), device(name)) == floor.us
 
 
 def test_the_chart_of_groups_draws_equal_peaks_at_one_height() -> None:

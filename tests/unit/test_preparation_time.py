@@ -50,14 +50,14 @@ def test_columns_of_all_families_have_the_shares_of_their_configurations() -> No
     c = candidates(p, H100)
     rows = np.random.default_rng(0).choice(len(c), 60, replace=False)
     some = c.take(np.sort(rows))
-    found = share_of_call(p, some, H100)
-    assert len(set(found.tolist())) > 4
+    shares = share_of_call(p, some, H100)
+    assert len(set(shares.tolist())) > 4
     for i in range(len(some)):
         config = some.row(i)
         family = registry.of(config)
         form = family.form(p)
         us = preparation_us(family.preparations(form, config), form, H100)
-        assert found[i] == pytest.approx(us / 1000, rel=1e-5)
+        assert shares[i] == pytest.approx(us / 1000, rel=1e-5)
 
 
 def test_costs_count_launches_allocations_reads_and_bytes() -> None:
@@ -85,8 +85,8 @@ def test_a_choice_is_the_best_for_its_number_of_calls() -> None:
         for calls in CALLS:
             p = replace(P, calls=calls)
             if model is None:
-                [found] = select(p, H100)
-                chosen[calls] = found.config, found.us
+                [selections] = select(p, H100)
+                chosen[calls] = selections.config, selections.us
             else:
                 [chosen[calls]] = model.rank(p, k=1)
         assert not prepares(P, chosen[0][0])

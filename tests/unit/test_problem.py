@@ -117,7 +117,7 @@ def test_invalid_dicts_are_refused(values, words):
 
 
 @pytest.mark.parametrize(
-    ("layout", "dtype", "found"),
+    ("layout", "dtype", "fields"),
     [
         ("nt", "fp16", ("NT", "f16", "f32", "f16")),
         ("Nt", "half", ("NT", "f16", "f32", "f16")),
@@ -127,10 +127,10 @@ def test_invalid_dicts_are_refused(values, words):
         ("NT", "INT8", ("NT", "s8", "s32", "s32")),
     ],
 )
-def test_other_names_of_types_and_layouts_make_the_same_problem(layout, dtype, found):
+def test_other_names_of_types_and_layouts_make_the_same_problem(layout, dtype, fields):
     p = Gemm(4, 5, 6, layout, dtype)
-    assert (p.layout, p.dtype, p.compute, p.out) == found
-    assert p == Gemm(4, 5, 6, found[0], found[1])
+    assert (p.layout, p.dtype, p.compute, p.out) == fields
+    assert p == Gemm(4, 5, 6, fields[0], fields[1])
     assert Gemm(4, 5, 6, dtype="half", compute="FP16", out="float").out == "f32"
 
 

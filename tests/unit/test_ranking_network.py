@@ -38,12 +38,12 @@ def test_slope_of_the_loss() -> None:
     for first, end in zip(STARTS, ENDS, strict=True):
         behind[first:end] -= behind[first:end].min()
     predicted, step = rng.standard_normal(23) / 2, 1e-3
-    found = loss_slope(predicted, behind, STARTS)
+    slopes = loss_slope(predicted, behind, STARTS)
     for i in range(23):
         more, less = predicted.copy(), predicted.copy()
         more[i] += step
         less[i] -= step
-        assert found[i] == pytest.approx(
+        assert slopes[i] == pytest.approx(
             (loss(more, behind, STARTS) - loss(less, behind, STARTS)) / (2 * step), abs=1e-3
         )
 
@@ -56,8 +56,8 @@ def test_gradients_of_weights_and_biases() -> None:
     x, slope = rng.standard_normal((7, 3)), rng.standard_normal(7)
     inputs = ranking_network._activations(network, x)
     assert np.allclose(inputs.pop()[:, 0], network.predict(x))
-    found = ranking_network._gradients(network, inputs, slope)
-    for array, gradient in zip((*network.weights, *network.biases), found, strict=True):
+    gradients = ranking_network._gradients(network, inputs, slope)
+    for array, gradient in zip((*network.weights, *network.biases), gradients, strict=True):
         at = tuple(rng.integers(n) for n in array.shape)
         sums = []
         for step in (1e-4, -2e-4):

@@ -96,11 +96,11 @@ def test_right_sums_pass_and_wrong_sums_fail(dtype, compute, inputs, k):
     p = Gemm(33, 31, k, "NN", dtype, compute)
     a, b, _ = operands(p, 5, inputs).values()
     ref, right = reference(p, {"A": a, "B": b}), naive(p, a, b)
-    found = compare(right, ref)
-    assert found.ok, str(found)
-    assert found.ratio <= 0.75  # room for other orders
+    deviation = compare(right, ref)
+    assert deviation.ok, str(deviation)
+    assert deviation.ratio <= 0.75  # room for other orders
     if p.output is p.accumulator and dtype != "f16":  # which underflows
-        assert found.worst <= (FACTOR if inputs != "integers" else 0)
+        assert deviation.worst <= (FACTOR if inputs != "integers" else 0)
     assert not compare(np.roll(right, 1, axis=1), ref).ok
     if k == 300 and p.accumulator.name == "f16":
         return  # a product in 300 is less than such sums may err by
@@ -110,9 +110,9 @@ def test_right_sums_pass_and_wrong_sums_fail(dtype, compute, inputs, k):
     for change in (-1, 1):
         wrong = right.astype(np.float64)
         wrong[i, j] += change * wide[i, j]
-        found = compare(wrong.astype(p.output.numpy), ref)
-        assert not found.ok
-        assert found.where == (i, j)
+        deviation = compare(wrong.astype(p.output.numpy), ref)
+        assert not deviation.ok
+        assert deviation.where == (i, j)
 
 
 def test_worst_case_bounds_the_tolerance_of_short_sums():
@@ -136,9 +136,11 @@ def test_infinities_and_nan_must_agree():
     for got, exact in ((inf, 1.0), (1.0, inf), (nan, 1.0), (1.0, nan), (inf, -inf), (inf, nan), (nan, inf)):
         assert made([1.0, got], [1.0, exact]) == inf
     p = Gemm(2, 3, 4)
-    found = compare(np.array([[1, 1, 1], [1, np.nan, 1]], np.float32), Reference(p, np.ones((2, 3)), np.ones((2, 3))))
-    assert not found.ok
-    assert found.where == (1, 1)
+    deviation = compare(
+        np.array([[1, 1, 1], [1, np.nan, 1]], np.float32), Reference(p, np.ones((2, 3)), np.ones((2, 3)))
+    )
+    assert not deviation.ok
+    assert deviation.where == (1, 1)
 
 
 def test_overflow_tolerance():
@@ -159,9 +161,9 @@ def test_text_of_deviations():
     p = Gemm(2, 3, 4)
     exact = np.zeros((2, 3))
     exact[1, 2] = 1.0
-    found = compare(np.zeros((2, 3), np.float32), Reference(p, exact, np.ones((2, 3))))
-    assert not found.ok
-    assert "at [1, 2]" in str(found)
+    deviation = compare(np.zeros((2, 3), np.float32), Reference(p, exact, np.ones((2, 3))))
+    assert not deviation.ok
+    assert "at [1, 2]" in str(deviation)
     empty = compare(np.zeros((0, 3), np.float32), Reference(Gemm(0, 3, 4), np.zeros((0, 3)), np.zeros((0, 3))))
     assert empty.ok
     assert empty.where == (0, 0)
@@ -181,5 +183,5 @@ def test_f16_sums_may_lose_bits_to_underflow():
     for k in range(p.k):
         step = a[:, k : k + 1].astype(np.float64) * b[k : k + 1].astype(np.float64)
         sums = (sums + step).astype(np.float16).astype(np.float64)
-    found = compare(sums.astype(np.float16), reference(p, {"A": a, "B": b}))
-    assert 0.3 < found.ratio <= 1.0
+    deviation = compare(sums.astype(np.float16), reference(p, {"A": a, "B": b}))
+    assert 0.3 < deviation.ratio <= 1.0

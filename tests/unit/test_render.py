@@ -161,9 +161,9 @@ def test_labels_and_registers_are_declared_once_in_scope(n):
     labels: dict[tuple[tuple[int, ...], str], int] = {}
     declared: set[tuple[tuple[int, ...], str]] = set()
     for at, (line, scope) in enumerate(zip(lines, where, strict=True)):
-        if found := re.fullmatch(r"([A-Z]\w*):", line):
-            assert (scope, found[1]) not in labels
-            labels[scope, found[1]] = at
+        if match := re.fullmatch(r"([A-Z]\w*):", line):
+            assert (scope, match[1]) not in labels
+            labels[scope, match[1]] = at
         for kinds, names in re.findall(r"\.reg \.(\w+) ([^;]+);", line):
             assert kinds in ("pred", "b16", "b32", "b64", "f32", "f64"), line
             for name in names.split(","):
@@ -171,8 +171,8 @@ def test_labels_and_registers_are_declared_once_in_scope(n):
                 assert key not in declared, line
                 declared.add(key)
     for line, scope in zip(lines, where, strict=True):
-        if found := re.search(r"\bbra(?:\.uni)? (\w+);", line):
-            assert any((scope[:depth], found[1]) in labels for depth in range(len(scope) + 1)), line
+        if match := re.search(r"\bbra(?:\.uni)? (\w+);", line):
+            assert any((scope[:depth], match[1]) in labels for depth in range(len(scope) + 1)), line
         for register in set(re.findall(r"%(?!tid|ctaid|nctaid)\w+", re.sub(r"\.reg [^;]+;", "", line))):
             base = re.sub(r"\d+$", "", register)
             assert any(
@@ -186,9 +186,9 @@ def test_no_branch_around_a_single_access(n):
     lines = code(n)
     target = {m[1]: at for at, line in enumerate(lines) if (m := re.fullmatch(r"([A-Z]\w*):", line))}
     for at, line in enumerate(lines):
-        found = re.match(r"@!?%\w+ bra (\w+);", line)
-        if found and target[found[1]] > at:
-            skipped = lines[at + 1 : target[found[1]]]
+        match = re.match(r"@!?%\w+ bra (\w+);", line)
+        if match and target[match[1]] > at:
+            skipped = lines[at + 1 : target[match[1]]]
             accesses = [x for x in skipped if re.match(r"(@!?%\w+ )?(ld|st|red|atom|cp)\.(?!param)", x)]
             assert len(accesses) != 1, skipped
 

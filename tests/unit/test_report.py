@@ -127,8 +127,8 @@ def test_summary_is_the_geometric_mean_and_the_worst_row() -> None:
 
 def test_a_vendor_that_is_faster_in_another_layout_has_a_column_of_its_own() -> None:
     rows = [row("a", 10, 8, same_layout=2), row("b", 10, 5), row("c", 10, 20, same_layout=math.nan)]
-    found = report.summary(rows)["same_layout"]
-    assert found == {"rows": 2, "geometric_mean": pytest.approx(math.sqrt(1.6 * 0.5)), "slower": 1}
+    ratio = report.summary(rows)["same_layout"]
+    assert ratio == {"rows": 2, "geometric_mean": pytest.approx(math.sqrt(1.6 * 0.5)), "slower": 1}
     output = text_of(report.bench_text(bench_document(rows)))
     assert "cuBLASLt, same layout µs" in output
     assert "with cuBLASLt in the layout of each problem: 0.894 of 2, 1 row slower" in output
@@ -174,10 +174,10 @@ def test_preparations_are_counted_in_products_and_in_calls() -> None:
     p = Gemm(64, 64, 64)
 
     def fields(name: str, **times: float) -> dict[str, object]:
-        found = BenchRow(
+        bench_row = BenchRow(
             name, p, Selection(p, Config(), "winner"), 10.0, deviation=Deviation(0.1, (0, 0), 0.1), **times
         )
-        return report.bench_fields(Case(name, p), found)
+        return report.bench_fields(Case(name, p), bench_row)
 
     rows = [
         fields("a", preparation_us=80.0, unprepared_us=12.0),

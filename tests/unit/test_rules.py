@@ -302,19 +302,19 @@ def drawn():
 
 def test_integers_and_columns_break_the_same_rule(drawn):
     rng = np.random.default_rng(0)
-    for p, c, d, found in drawn:
-        picked = [rng.integers(0, len(c), 60), *(np.flatnonzero(found == i)[:6] for i in np.unique(found))]
+    for p, c, d, broken in drawn:
+        picked = [rng.integers(0, len(c), 60), *(np.flatnonzero(broken == i)[:6] for i in np.unique(broken))]
         for i in np.concatenate(picked):
             config = c.row(int(i))
             rule = first_violation(p, config, d)
-            assert (RULES.index(rule) if rule else -1) == found[i], f"{p.key()} | {config} | {d.name}"
-        assert ((found < 0) == legal(p, c, d)).all()
+            assert (RULES.index(rule) if rule else -1) == broken[i], f"{p.key()} | {config} | {d.name}"
+        assert ((broken < 0) == legal(p, c, d)).all()
 
 
 def test_every_rejection_has_a_message(drawn):
-    for p, c, d, found in drawn:
-        for i in np.unique(found[found >= 0]):
-            config = c.row(int(np.flatnonzero(found == i)[0]))
+    for p, c, d, broken in drawn:
+        for i in np.unique(broken[broken >= 0]):
+            config = c.row(int(np.flatnonzero(broken == i)[0]))
             with pytest.raises(ConfigError) as caught:
                 require(p, config, d)
             assert caught.value.rule == RULES[i].name

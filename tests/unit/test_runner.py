@@ -113,11 +113,11 @@ def test_buffers_with_tensor_maps_are_kept_by_address():
     driver.tensor_map = lambda described, address: encoded.append(address) or tensor_map(described, address)
     config = parse_config("family=wgmma ml=64 nl=64 math_warpgroups=1 u=64 stages=2")
     ((step, parameters),) = Runner.of(driver, Gemm(64, 64, 64, "NT", "f16"), config).prepare(names=("B", "A", "C"))
-    found = [parameters(addresses) for addresses in ((16, 32, 48), (16, 32, 64), (16, 32, 48))]
-    assert found[0] == found[2] != found[1]
+    buffers = [parameters(addresses) for addresses in ((16, 32, 48), (16, 32, 64), (16, 32, 48))]
+    assert buffers[0] == buffers[2] != buffers[1]
     assert sorted(encoded) == [16, 16, 32, 32]
     values = {"A": 32, "B": 16, "C": 48, "W": 0, "alpha": 1.0, "beta": 0.0}
-    assert found[0] == step.pack(values) + step.pack_maps(tensor_map, values)
+    assert buffers[0] == step.pack(values) + step.pack_maps(tensor_map, values)
 
 
 def test_products_of_host_arrays():

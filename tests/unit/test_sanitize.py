@@ -59,7 +59,7 @@ UNSUPPORTED = "========= COMPUTE-SANITIZER\n========= Error: Device not supporte
 
 
 @pytest.mark.parametrize(
-    ("tool", "output", "status", "found"),
+    ("tool", "output", "status", "counts"),
     [
         ("memcheck", CLEAN, 0, (6, 0, 0)),
         ("memcheck", INVALID, 1, (0, 2, 0)),
@@ -73,10 +73,10 @@ UNSUPPORTED = "========= COMPUTE-SANITIZER\n========= Error: Device not supporte
         ("memcheck", CLEAN.replace("kernels: 6", ""), 0, (0, 1, 0)),  # no kernel ran
     ],
 )
-def test_output_is_parsed(tool, output, status, found):
+def test_output_is_parsed(tool, output, status, counts):
     got = script.parse_output("simt", tool, output, status)
-    assert (got.kernels, got.errors, got.warnings) == found
-    assert got.clean == (found[1:] == (0, 0))
+    assert (got.kernels, got.errors, got.warnings) == counts
+    assert got.clean == (counts[1:] == (0, 0))
 
 
 def test_only_lines_of_the_finding_are_shown():
@@ -228,8 +228,8 @@ def test_complete_sanitizer_is_preferred(tmp_path, monkeypatch):
 def test_group_runs_under_the_sanitizer(tmp_path):
     program = fake(tmp_path, RACE, 0)
     program.chmod(0o755)
-    found = script.sanitized(program, "depthwise", "racecheck", 3, tmp_path)
-    assert (found.kernels, found.errors, found.warnings) == (4, 0, 1)
+    result = script.sanitized(program, "depthwise", "racecheck", 3, tmp_path)
+    assert (result.kernels, result.errors, result.warnings) == (4, 0, 1)
     command = (tmp_path / "depthwise-racecheck.log").read_text().splitlines()[-1]
     assert "--tool racecheck" in command
     assert command.endswith("--run depthwise")
@@ -240,9 +240,9 @@ def test_group_that_does_not_end_is_an_error(tmp_path, monkeypatch):
     program.write_text(program.read_text().replace("sys.exit", "import time; time.sleep(60); sys.exit"))
     program.chmod(0o755)
     monkeypatch.setattr(script, "LIMIT", 0.5)
-    found = script.sanitized(program, "depthwise", "racecheck", 3, None)
-    assert found.errors == 1
-    assert "not finished after 0.5 seconds" in found.lines
+    result = script.sanitized(program, "depthwise", "racecheck", 3, None)
+    assert result.errors == 1
+    assert "not finished after 0.5 seconds" in result.lines
 
 
 def test_a_tool_that_cannot_judge_a_group_is_named_and_not_run(tmp_path, monkeypatch, capsys):

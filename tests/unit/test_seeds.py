@@ -32,9 +32,9 @@ def test_seed_is_selected_before_the_model(tmp_path, monkeypatch):
     folder.mkdir()
     (folder / "seeds.txt").write_text("# why\n\ngemm 48,64,32 TN f32 | ms=4 ns=4 ml=16 nl=32\n")
     monkeypatch.setattr(module, "shipped_dir", lambda: tmp_path)
-    found = select(parse("gemm 48,64,32 TN f32"), device("h200"), k=2)
-    assert (found[0].origin, found[0].config) == ("seed", parse_config("ms=4 ns=4 ml=16 nl=32"))
-    assert found[1].origin != "seed"
+    selections = select(parse("gemm 48,64,32 TN f32"), device("h200"), k=2)
+    assert (selections[0].origin, selections[0].config) == ("seed", parse_config("ms=4 ns=4 ml=16 nl=32"))
+    assert selections[1].origin != "seed"
     assert select(parse("gemm 48,64,32 TN f32"), device("h200"), use_model=True)[0].origin != "seed"
 
 

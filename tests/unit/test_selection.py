@@ -54,8 +54,8 @@ def folder(tmp_path, monkeypatch):
 
 @pytest.fixture
 def database(tmp_path):
-    with Database(tmp_path / "tuning.sqlite") as found:
-        yield found
+    with Database(tmp_path / "tuning.sqlite") as opened:
+        yield opened
 
 
 @pytest.fixture(scope="module")
@@ -104,17 +104,17 @@ def test_winners_apply_to_exactly_their_problem_and_device(folder, database):
 
 def test_selection_by_the_model_alone(folder, database):
     database.set_winner(measured(MINE, 9.0))
-    found = select(P, H200, database, use_model=True)
-    assert found[0].origin == "analytic"
-    assert found[0].config != MINE
+    selections = select(P, H200, database, use_model=True)
+    assert selections[0].origin == "analytic"
+    assert selections[0].config != MINE
 
 
 def test_several_choices_begin_with_the_winner_without_repetition(folder, database):
     database.set_winner(measured(MINE, 9.0))
-    found = select(P, H200, database, k=5)
-    assert [s.origin for s in found] == ["winner", *["analytic"] * 4]
-    assert len({s.config for s in found}) == 5
-    assert [s.us for s in found[1:]] == sorted(s.us for s in found[1:])
+    selections = select(P, H200, database, k=5)
+    assert [s.origin for s in selections] == ["winner", *["analytic"] * 4]
+    assert len({s.config for s in selections}) == 5
+    assert [s.us for s in selections[1:]] == sorted(s.us for s in selections[1:])
     ranked = select(P, H200, database, use_model=True, k=3)
     database.set_winner(measured(ranked[0].config, 1.0))
     again = select(P, H200, database, k=3)
@@ -127,9 +127,9 @@ def test_illegal_winner_is_ignored(folder, database):
     database.set_winner(measured(replace(MINE, lanes_m=32), 0.5))
     assert select(P, H200, database) == [Selection(P, THEIRS, "shipped", 7.0)]
     database.set_winner(measured(replace(MINE, lanes_m=32), 0.5, OTHER))
-    (found,) = select(OTHER, H200, database)
-    assert found.origin == "analytic"
-    assert rules.first_violation(lower(OTHER), found.config, H200) is None
+    (selections,) = select(OTHER, H200, database)
+    assert selections.origin == "analytic"
+    assert rules.first_violation(lower(OTHER), selections.config, H200) is None
 
 
 def test_local_model_precedes_the_shipped_one(folder, database, trained):
@@ -147,8 +147,8 @@ def test_local_model_precedes_the_shipped_one(folder, database, trained):
 
 def test_shipped_results_serve_the_h200_without_a_gpu():
     """On this repository's own results."""
-    (found,) = select(Gemm(2560, 16, 2560, "TN"), H200)
-    assert found.origin in ("shipped", "model")
+    (selections,) = select(Gemm(2560, 16, 2560, "TN"), H200)
+    assert selections.origin in ("shipped", "model")
     assert select(Gemm(2559, 17, 2561, "TN"), H200)[0].origin == "model"
     (scaled,) = select(Gemm(64, 64, 64), T4)
     assert (scaled.origin, scaled.scaled_from, scaled.source) == ("model", "h200", "model (h200)")
@@ -159,8 +159,8 @@ def test_shipped_results_serve_the_h200_without_a_gpu():
 def test_any_shape_has_a_selection(shape):
     p = Gemm(*shape)
     for d in (H200, T4, device("emulated")):
-        (found,) = select(p, d)
-        assert rules.first_violation(lower(p), found.config, d) is None
+        (selections,) = select(p, d)
+        assert rules.first_violation(lower(p), selections.config, d) is None
 
 
 def test_modelled_times_are_never_selected_for_hardware(folder, database):
@@ -172,8 +172,8 @@ def test_modelled_times_are_never_selected_for_hardware(folder, database):
 def test_winner_without_epilogue_serves_the_same_gemm_with_one(folder):
     """The same kernel with another epilogue; a configuration that is illegal with it is ignored."""
     fused = replace(P, epilogue="bias_column,relu")
-    (found,) = select(fused, H200)
-    assert (found.config, found.origin, found.problem) == (THEIRS, "shipped", fused)
+    (selections,) = select(fused, H200)
+    assert (selections.config, selections.origin, selections.problem) == (THEIRS, "shipped", fused)
     assert select(replace(fused, aligned_c=4), H200)[0].origin == "analytic"
 
 
@@ -199,10 +199,10 @@ def test_a_task_is_ranked_as_its_gemm():
         dtype="f16",
         text=f"{SUMS.replace('A[i,k]*B[k,j]', 'f32(A[i,k])*f32(B[k,j])')} accum>2.0?C.add(i,j); }}",
     )
-    (found,), (gemm,) = (select(p, device("h100")) for p in (task, Gemm(4096, 4096, 4096, dtype="f16")))
-    assert (found.config.ml, found.config.nl, found.config.persistent) == (gemm.config.ml, gemm.config.nl, 1)
+    (result,), (gemm,) = (select(p, device("h100")) for p in (task, Gemm(4096, 4096, 4096, dtype="f16")))
+    assert (result.config.ml, result.config.nl, result.config.persistent) == (gemm.config.ml, gemm.config.nl, 1)
     assert gemm.config.epilogue_smem
-    assert found.config == gemm.config.replace(epilogue_smem=0, stages=gemm.config.stages + 1)
+    assert result.config == gemm.config.replace(epilogue_smem=0, stages=gemm.config.stages + 1)
     odd = replace(task, m=3000, n=3500, k=2000, lda=0, ldb=0, ldc=0)
     (ranked,), gemms = select(odd, device("h100")), select(Gemm(3000, 3500, 2000, dtype="f16"), device("h100"), k=20)
     assert any((ranked.config.ml, ranked.config.nl) == (x.config.ml, x.config.nl) for x in gemms)

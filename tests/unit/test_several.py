@@ -51,10 +51,10 @@ def select(problem: Any, *_: Any) -> list[selection.Selection]:
 
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> Any:
-    found = Opened()
+    open_drivers = Opened()
     monkeypatch.setattr(launches, "launches", OrderedDict())
     monkeypatch.setattr(runners, "runners", OrderedDict())
-    monkeypatch.setattr(drivers, "open_driver", found)
+    monkeypatch.setattr(drivers, "open_driver", open_drivers)
     monkeypatch.setattr(choice, "database", lambda: None)
     monkeypatch.setattr(drivers, "_first_gpu", None)
     monkeypatch.setattr(selection, "select", select)
@@ -62,7 +62,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Any:
     caches = (drivers.driver, drivers._gpu)
     for cached in caches:
         cached.cache_clear()
-    yield found
+    yield open_drivers
     grouped._launchers.clear()
     for cached in caches:
         cached.cache_clear()

@@ -113,13 +113,13 @@ def plain(c: Columns) -> Columns:
 
 def configs(c: Columns) -> set[Config]:
     """The rows as configurations, made from whole columns."""
-    found = set()
+    distinct = set()
     for family in np.unique(c.column("family")):
         name, rows = space.FAMILIES[family], np.flatnonzero(c.column("family") == family)
         names = [axis.name for axis in axes_of(name)]
         columns = [c.column(axis)[rows].tolist() for axis in names]
-        found |= {Config(family=name, **dict(zip(names, row, strict=True))) for row in zip(*columns, strict=True)}
-    return found
+        distinct |= {Config(family=name, **dict(zip(names, row, strict=True))) for row in zip(*columns, strict=True)}
+    return distinct
 
 
 @pytest.fixture
@@ -140,9 +140,9 @@ def small_axes(monkeypatch):
 def of(c: Columns, family: int) -> set[Config]:
     """The candidates of one family. The space must have each of them exactly once."""
     rows = np.flatnonzero(c.column("family") == family)
-    found = configs(c.take(rows))
-    assert len(found) == len(rows), "a configuration appears twice"
-    return found
+    configurations = configs(c.take(rows))
+    assert len(configurations) == len(rows), "a configuration appears twice"
+    return configurations
 
 
 def copy_options(p: KernelProblem, name: str) -> list[dict[str, int]]:
@@ -156,14 +156,14 @@ def copy_options(p: KernelProblem, name: str) -> list[dict[str, int]]:
     return out
 
 
-def legal(p: KernelProblem, found: list[Config], d) -> list[Config]:
-    """The legal ones of ``found``."""
-    return [c for c, ok in zip(found, rules.legal(p, Columns.of(found), d), strict=True) if ok]
+def legal(p: KernelProblem, configurations: list[Config], d) -> list[Config]:
+    """The legal ones of ``configurations``."""
+    return [c for c, ok in zip(configurations, rules.legal(p, Columns.of(configurations), d), strict=True) if ok]
 
 
 def by_hand(p: KernelProblem, d) -> set[Config]:
     """Every legal configuration of the given axes, made one at a time."""
-    found = []
+    configurations = []
     for values in product(*SMALL.values()):
         c = Config(**dict(zip(SMALL, values, strict=True)), vec_c=p.vectors[2])
         c = c.replace(lanes_m=int(warp_rows(c)), store_policy=int(p.k < 512))
@@ -174,18 +174,18 @@ def by_hand(p: KernelProblem, d) -> set[Config]:
         for a, b, kg in product(copy_options(p, "a"), copy_options(p, "b"), slices):
             free = p.dtype in ("f32", "f64") and not p.deterministic
             full = c.replace(**a, **b, kg=kg, lane_interleave=int(small), splitk=0 if kg == 1 else 1 if free else 2)
-            found.append(full)
-    staged = [c for c in found if c.kmajor_smem_b and c.kl == 1]
+            configurations.append(full)
+    staged = [c for c in configurations if c.kmajor_smem_b and c.kl == 1]
     better = {c.replace(epilogue_smem=0): c for c in legal(p, [c.replace(epilogue_smem=1) for c in staged], d)}
-    found = legal(p, [better.get(c, c) for c in found], d)
-    return configs(space.canonical(p, Columns.of(found)))
+    configurations = legal(p, [better.get(c, c) for c in configurations], d)
+    return configs(space.canonical(p, Columns.of(configurations)))
 
 
 @pytest.mark.parametrize(("p", "d"), [*((p, H200) for p in PROBLEMS), (PROBLEMS[1], T4)])
 def test_simt_candidates_are_the_legal_rows_of_the_product(small_axes, p, d):
     c = space.candidates(p, d)
-    found = of(c, 0)
-    assert found == by_hand(p, d)
+    configurations = of(c, 0)
+    assert configurations == by_hand(p, d)
 
 
 MMA_PROBLEMS = [
@@ -220,7 +220,7 @@ def mma_copies(p: KernelProblem) -> list[dict[str, int]]:
 
 
 def mma_by_hand(p: KernelProblem, d) -> set[Config]:
-    found = []
+    configurations = []
     names = [*SMALL_MMA, "fragment_prefetch", "epilogue_smem"]
     for values in product(*SMALL_MMA.values(), (0, 1), (0, 1)):
         c = Config(
@@ -241,16 +241,16 @@ def mma_by_hand(p: KernelProblem, d) -> set[Config]:
             split = (
                 0 if kg == 1 or (adds and (modes["operand_path_a"] or modes["operand_path_b"])) else 1 if adds else 2
             )
-            found.append(c.replace(**modes, kg=kg, splitk=split))
-    return configs(space.canonical(p, Columns.of(legal(p, found, d))))
+            configurations.append(c.replace(**modes, kg=kg, splitk=split))
+    return configs(space.canonical(p, Columns.of(legal(p, configurations, d))))
 
 
 @pytest.mark.parametrize("p", MMA_PROBLEMS, ids=str)
 def test_mma_candidates_are_the_legal_rows_of_the_product(small_axes, p):
     c = space.candidates(p, H200)
-    found = of(c, 1)
-    assert found == mma_by_hand(p, H200)
-    assert found
+    configurations = of(c, 1)
+    assert configurations == mma_by_hand(p, H200)
+    assert configurations
 
 
 WGMMA_PROBLEMS = [
@@ -287,7 +287,7 @@ def wgmma_copies(p: KernelProblem) -> list[tuple[int, int]]:
 
 
 def wgmma_by_hand(p: KernelProblem, d) -> set[Config]:
-    found, x = [], SMALL_WGMMA
+    configurations, x = [], SMALL_WGMMA
     for (n, wg, pingpong), short, depth, swap, (
         cluster_x,
         cluster_y,
@@ -335,20 +335,20 @@ def wgmma_by_hand(p: KernelProblem, d) -> set[Config]:
             reductions |= {(min(most, 64) if s > 2 else most, s) for s in splits if most > 1}
         loaded = {0} | {next((r for r in (16, 32) if e <= r), 0) for e in (p.m, p.n)}
         for (kg, split), rows, buffers in product(reductions, loaded, (1, 2)[: 1 + promotes]):
-            found.append(c.replace(kg=kg, splitk=split, tma_rows=rows, promotion_buffers=buffers))
-    found = legal(p, found, d)
-    shared = [c for c in found if c.splitk == SPLIT_DISTRIBUTED and c.epilogue_subtiles == 1]
+            configurations.append(c.replace(kg=kg, splitk=split, tma_rows=rows, promotion_buffers=buffers))
+    configurations = legal(p, configurations, d)
+    shared = [c for c in configurations if c.splitk == SPLIT_DISTRIBUTED and c.epilogue_subtiles == 1]
     fewer = {*legal(p, [c.replace(kg=2) for c in shared] + [c.replace(kg=1, splitk=0) for c in shared], d)}
     two = {c for c in shared if {c.replace(kg=2), c.replace(kg=1, splitk=0)} <= fewer}
-    return {c for c in found if c.splitk != SPLIT_DISTRIBUTED or c in two}
+    return {c for c in configurations if c.splitk != SPLIT_DISTRIBUTED or c in two}
 
 
 @pytest.mark.parametrize("p", WGMMA_PROBLEMS, ids=str)
 def test_wgmma_candidates_are_the_legal_rows_of_the_product(small_axes, p):
     c = space.candidates(p, H200)
-    found = of(c, 2)
-    assert found == wgmma_by_hand(p, H200)
-    assert found
+    configurations = of(c, 2)
+    assert configurations == wgmma_by_hand(p, H200)
+    assert configurations
 
 
 STREAM_PROBLEMS = [
@@ -366,7 +366,7 @@ STREAM_PROBLEMS = [
 
 
 def skinny_by_hand(p: KernelProblem, d) -> set[Config]:
-    found, size = [], p.element.bytes
+    configurations, size = [], p.element.bytes
     along_k = {
         "a": p.layout[0] == "N" or p.m == p.operand("A").access.ld == 1,
         "b": p.layout[1] == "T" or p.n == p.operand("B").access.ld == 1,
@@ -444,16 +444,16 @@ def skinny_by_hand(p: KernelProblem, d) -> set[Config]:
             c = c.replace(min_ctas_per_sm=max(fits, 1), raster_group=8 if g.tiles > 2 * d.sms else 1)
             adds = p.out in ("f32", "f64", "s32") and not p.deterministic and not p.sink.epilogue
             for kg in {max(d.sms * w // max(g.tiles, 1), 1) for w in (1, 2, 3, 4, 6, 8)} | {1}:
-                found.append(c.replace(kg=kg, splitk=0 if kg == 1 else 1 if adds else 2))
-    return configs(space.canonical(p, Columns.of(legal(p, found, d))))
+                configurations.append(c.replace(kg=kg, splitk=0 if kg == 1 else 1 if adds else 2))
+    return configs(space.canonical(p, Columns.of(legal(p, configurations, d))))
 
 
 @pytest.mark.parametrize("p", STREAM_PROBLEMS, ids=str)
 def test_skinny_candidates_are_the_legal_rows_of_the_product(small_axes, p):
     c = space.candidates(p, H200)
-    found = of(c, 3)
-    assert found == skinny_by_hand(p, H200)
-    assert found
+    configurations = of(c, 3)
+    assert configurations == skinny_by_hand(p, H200)
+    assert configurations
 
 
 def clusters(*sizes: int) -> Columns:
@@ -601,10 +601,10 @@ def test_members_of_all_classes_are_all_candidates(p):
     assert set(zip(some.rows.tolist(), some.cell.tolist(), strict=True)) < pairs
     every = space.members(some)
     assert len(every) <= len(whole)
-    found = list(zip(every.rows.tolist(), every.cell.tolist(), strict=True))
-    assert len(set(found)) == len(found)
-    assert set(found) <= pairs
-    missing = pairs - set(found)  # classes whose representative does not come with these slices
+    members = list(zip(every.rows.tolist(), every.cell.tolist(), strict=True))
+    assert len(set(members)) == len(members)
+    assert set(members) <= pairs
+    missing = pairs - set(members)  # classes whose representative does not come with these slices
     assert len(missing) < 0.05 * len(pairs)
     few = some.take(np.array([3, len(some) - 1]))
     near = space.members(few)
@@ -1042,18 +1042,18 @@ def test_refinements_reach_every_axis():
     )
     assert rules.first_violation(p, config, H200) is None
     near = space.refinements(p, H200, config)
-    found = configs(near)
+    neighbours = configs(near)
     assert rules.legal(p, near, H200).all()
-    assert len(found) == len(near)
-    assert config not in found
-    reached = {name for x in found for name, value in x.items() if value != dict(config.items())[name]}
+    assert len(neighbours) == len(near)
+    assert config not in neighbours
+    reached = {name for x in neighbours for name, value in x.items() if value != dict(config.items())[name]}
     assert reached == set(fma.AXES) - {"stream_k", "l2_prefetch", "column_pairs"}
-    assert replace(config, ns=4, nl=32, lanes_m=4) in found
-    assert any(x.ml == 128 and x.nl == 32 for x in found)
+    assert replace(config, ns=4, nl=32, lanes_m=4) in neighbours
+    assert any(x.ml == 128 and x.nl == 32 for x in neighbours)
     for kg in (2, 6, 8, 12, 16):
-        assert replace(config, kg=kg) in found
-    assert replace(config, kg=1, splitk=0) in found
-    assert any(x.splitk == 2 and x.kg == 4 for x in found)
+        assert replace(config, kg=kg) in neighbours
+    assert replace(config, kg=1, splitk=0) in neighbours
+    assert any(x.splitk == 2 and x.kg == 4 for x in neighbours)
 
 
 def changed(p: KernelProblem, config: Config) -> set[str]:
@@ -1230,10 +1230,10 @@ def test_depthwise_filter_gradients_split_the_strips_over_whole_waves():
 
 def test_the_model_of_depthwise_filter_gradients_prefers_a_full_gpu():
     """One slice leaves most multiprocessors without a block."""
-    found = Model.analytic(H200).rank(DEPTHWISE_GRADIENT, H200, 400)
-    best, us = next((config, us) for config, us in found if config.family == "depthwise")
+    ranked = Model.analytic(H200).rank(DEPTHWISE_GRADIENT, H200, 400)
+    best, us = next((config, us) for config, us in ranked if config.family == "depthwise")
     assert best.kg > 1
-    assert us >= found[0][1] > 0
+    assert us >= ranked[0][1] > 0
 
 
 def _feature_map_rows(p):
@@ -1247,7 +1247,7 @@ def test_depthwise_feature_maps_must_fit_shared_memory():
     assert SLIDE.neutral(small) == SLIDE.neutral(large)
     for p in (small, large, small):
         c = _feature_map_rows(p)
-        found = set(zip(c.strip_results.tolist(), c.block_lanes.tolist(), c.feature_map_bytes.tolist(), strict=True))
+        axes = set(zip(c.strip_results.tolist(), c.block_lanes.tolist(), c.feature_map_bytes.tolist(), strict=True))
         every = product((1, 2, 4, 8, 16), (64, 128, 256), (4096, 8192, 16384, 32768))
         configs = {
             row: Config(
@@ -1255,8 +1255,8 @@ def test_depthwise_feature_maps_must_fit_shared_memory():
             )
             for row in every
         }
-        assert found == {row for row, x in configs.items() if rules.first_violation(p, x, H200) is None}
-        assert len(found) == 60 if p is small else len(found) < 60
+        assert axes == {row for row, x in configs.items() if rules.first_violation(p, x, H200) is None}
+        assert len(axes) == 60 if p is small else len(axes) < 60
     for layout, direction, some in (
         ("NHWC", "forward", False),
         ("NCHW", "forward", True),
@@ -1286,12 +1286,12 @@ def test_numbers_of_cells_are_those_of_each_cell(p):
         plain = Columns(dict(part.cells.columns), len(part.cells))
         each, g = np.arange(len(plain)), geometry(part.problem, plain)
         for name in ("tiles_m", "tiles_n", "tiles", "slices", "slice_k", "blocks"):
-            found = np.broadcast_to(part.of_cells(getattr(part.geometry, name), each), len(plain))
-            assert (found == getattr(g, name)).all(), (part.base.family.name, name)
+            of_cells = np.broadcast_to(part.of_cells(getattr(part.geometry, name), each), len(plain))
+            assert (of_cells == getattr(g, name)).all(), (part.base.family.name, name)
         costs = space.cost_model(p, part.base.family.name).cell(part.problem, plain, g, H200)
         for field in fields(costs):
-            found, expected = (getattr(x, field.name) for x in (part.costs, costs))
-            assert np.array_equal(found, np.broadcast_to(expected, np.shape(found))), field.name
+            of_cells, expected = (getattr(x, field.name) for x in (part.costs, costs))
+            assert np.array_equal(of_cells, np.broadcast_to(expected, np.shape(of_cells))), field.name
 
 
 def test_more_tiles_along_n_than_a_grid_allows_take_another_raster():

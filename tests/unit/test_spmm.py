@@ -116,13 +116,13 @@ def test_rules(problem: Spmm, config: str, message: str) -> None:
 
 def test_candidates_are_the_legal_rows_of_a_plain_search() -> None:
     for p in (Spmm(64, 32, 5000, dtype="f16"), Spmm(100, 33, 5000), Spmm(9, 64, 5000, dtype="f64")):
-        found = candidates(lower(p), H200)
+        columns = candidates(lower(p), H200)
         family = families(lower(p), H200)[0]
         every = Columns.product(dict(family.axes)).replace(family=family.code)
         threads = every.row_lanes * every.nonzero_groups * every.block_groups
         plain = legal(lower(p), every, H200) & (threads >= 64) & (threads <= 512)
-        assert len(found) == plain.sum() > 20
-        assert legal(lower(p), found.take(np.arange(len(found))), H200).all()
+        assert len(columns) == plain.sum() > 20
+        assert legal(lower(p), columns.take(np.arange(len(columns))), H200).all()
 
 
 SLAB = "family=shared_slab tile_k=64"
@@ -167,14 +167,14 @@ def test_shared_slab_needs_increasing_columns_in_several_tiles() -> None:
 
 @pytest.mark.parametrize(("k", "tiles"), [(48, {(64, 0)}), (500, {(512, 0)}), (5000, set())])
 def test_one_tile_has_all_rows_of_b_and_is_the_smallest(k: int, tiles: set[tuple[int, int]]) -> None:
-    def found(p: Spmm) -> set[tuple[int, int]]:
+    def tiles_of(p: Spmm) -> set[tuple[int, int]]:
         c = candidates(lower(p), H200)
         rows = (c.take(np.array([i])) for i in np.flatnonzero(c.family == FAMILIES["shared_slab"].code))
         return {(int(r.tile_k[0]), int(r.k_tiles[0])) for r in rows}
 
     p = Spmm(64, 64, k, dtype="f16")
-    assert found(p) == tiles
-    several = found(replace(p, calls=150)) - tiles
+    assert tiles_of(p) == tiles
+    several = tiles_of(replace(p, calls=150)) - tiles
     assert all(tile_k < k and count == 1 for tile_k, count in several)
     assert bool(several) == (k > 48)
 

@@ -322,9 +322,9 @@ def test_pytorch_multiplies_the_operands_of_the_set(monkeypatch: pytest.MonkeyPa
     driver: Any = StandInDriver(6.0)
 
     def as_tensor(memory: Any, device: str) -> Any:
-        found = memory.__cuda_array_interface__
-        array = np.empty(found["shape"], found["typestr"])
-        driver.download(found["data"][0], array)
+        interface = memory.__cuda_array_interface__
+        array = np.empty(interface["shape"], interface["typestr"])
+        driver.download(interface["data"][0], array)
         return torch.from_numpy(array)
 
     def multiplied(a: Any, b: Any) -> Any:

@@ -125,11 +125,11 @@ def test_the_ranking_has_the_times_of_gemms_and_of_the_performance_model() -> No
     p = Spmm(2048, 64, 2048, dtype="f16", pattern="bernoulli:density=0.01", calls=1000, dense_bytes=1 << 23)
     gemm = model_for(H200).search(Gemm(2048, 64, 2048, "NN", "f16", deterministic=True), H200, 20)
     model = model_for(H200).with_parts({})
-    found = model.search(p, H200, 100_000)
-    tiles = [x for x in found.best if x[0].family in GEMMS][:20]
+    ranked = model.search(p, H200, 100_000)
+    tiles = [x for x in ranked.best if x[0].family in GEMMS][:20]
     assert [us for _, us in tiles] == pytest.approx([us for _, us in gemm.best], rel=1e-5)
     assert [c for c, _ in tiles[:1]] == [c for c, _ in gemm.best[:1]]
-    rows = [x for x in found.best if x[0].family not in GEMMS]
+    rows = [x for x in ranked.best if x[0].family not in GEMMS]
     assert rows
     assert [us for _, us in rows] == pytest.approx(
         perf_model.predict(lower(p), Columns.of([c for c, _ in rows]), H200).tolist()

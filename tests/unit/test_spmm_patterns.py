@@ -231,9 +231,9 @@ def written(folder: Path, text: str, name: str = "a.mtx") -> str:
 def test_matrix_market_files(tmp_path: Path) -> None:
     general = written(tmp_path, MTX)
     p = Spmm(3, 8, 4, pattern=general)
-    found = pattern(3, 4, p.pattern)
-    assert (found.indptr.tolist(), found.indices.tolist()) == ([0, 2, 2, 4], [1, 3, 0, 0])
-    assert p.pattern == f"{general},digest={digest(found)}"
+    pattern_read = pattern(3, 4, p.pattern)
+    assert (pattern_read.indptr.tolist(), pattern_read.indices.tolist()) == ([0, 2, 2, 4], [1, 3, 0, 0])
+    assert p.pattern == f"{general},digest={digest(pattern_read)}"
     assert parse(p.key()) == p
     assert (p.nnz, p.reduction, p.statistics.distinct) == (4, 2, False)
     symmetric = written(
@@ -244,10 +244,10 @@ def test_matrix_market_files(tmp_path: Path) -> None:
 
 def test_files_of_dlmc(tmp_path: Path) -> None:
     text = written(tmp_path, SMTX, "a.smtx")
-    found = made(3, 4, text)
-    assert (found.indptr.tolist(), found.indices.tolist()) == ([0, 2, 2, 4], [3, 1, 0, 0])
-    ordered = replace(found, indices=np.array([1, 3, 0, 0], np.int32))
-    assert digest(found) != digest(ordered) == digest(made(3, 4, written(tmp_path, MTX)))
+    pattern_read = made(3, 4, text)
+    assert (pattern_read.indptr.tolist(), pattern_read.indices.tolist()) == ([0, 2, 2, 4], [3, 1, 0, 0])
+    ordered = replace(pattern_read, indices=np.array([1, 3, 0, 0], np.int32))
+    assert digest(pattern_read) != digest(ordered) == digest(made(3, 4, written(tmp_path, MTX)))
 
 
 def test_a_file_that_changed_is_refused(tmp_path: Path) -> None:

@@ -101,8 +101,8 @@ def test_quantiles_are_near_those_of_the_lengths() -> None:
 
 def test_even_rows_need_no_matrix() -> None:
     text = "even:nnz=1999,seed=4"
-    found = patterns.pattern(900, 800, text)
-    counted_ = statistics_of(800, found.indptr, found.indices)
+    pattern = patterns.pattern(900, 800, text)
+    counted_ = statistics_of(800, pattern.indptr, pattern.indices)
     assert patterns.statistics(900, 800, text) == replace(counted_, distinct=False)
     assert patterns.statistics(1 << 20, 1 << 20, "even:nnz=1000000000,seed=0").nnz == 1_000_000_000
 

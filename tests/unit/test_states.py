@@ -18,23 +18,23 @@ def state(op: StateReduction, values, first: int):
     """The state of values, joined one by one."""
     x = [variable(f"x{n}", t) for n, t in enumerate(op.types)]
     value, index = variable("value", op.type), variable("index", "s32")
-    found = [evaluate(y, {}) for y in op.identity]
+    values_of_state = [evaluate(y, {}) for y in op.identity]
     for n, v in enumerate(values):
-        known = {f"x{m}": y for m, y in enumerate(found)} | {"value": v, "index": np.int32(first + n)}
-        found = [evaluate(y, known) for y in op.added(tuple(x), value, index)]
-    return found
+        known = {f"x{m}": y for m, y in enumerate(values_of_state)} | {"value": v, "index": np.int32(first + n)}
+        values_of_state = [evaluate(y, known) for y in op.added(tuple(x), value, index)]
+    return values_of_state
 
 
 def reduced(op: StateReduction, values, parts: int):
     """The result of values in parts, whose states are joined from the last to the first."""
     x, y = ([variable(f"{name}{n}", t) for n, t in enumerate(op.types)] for name in "xy")
-    found, end = [evaluate(z, {}) for z in op.identity], len(values)
+    values_of_state, end = [evaluate(z, {}) for z in op.identity], len(values)
     for part in reversed(np.array_split(np.asarray(values, NUMPY[op.type]), parts)):
         end -= len(part)
         other = state(op, part, end)
-        known = {f"x{n}": z for n, z in enumerate(found)} | {f"y{n}": z for n, z in enumerate(other)}
-        found = [evaluate(z, known) for z in op.joined(tuple(x), tuple(y))]
-    return evaluate(op.finished(tuple(x)), {f"x{n}": z for n, z in enumerate(found)})
+        known = {f"x{n}": z for n, z in enumerate(values_of_state)} | {f"y{n}": z for n, z in enumerate(other)}
+        values_of_state = [evaluate(z, known) for z in op.joined(tuple(x), tuple(y))]
+    return evaluate(op.finished(tuple(x)), {f"x{n}": z for n, z in enumerate(values_of_state)})
 
 
 @pytest.mark.parametrize("parts", [1, 2, 5])
@@ -64,8 +64,8 @@ def test_positions_are_those_of_numpy(op: str, type: str, parts: int) -> None:
 )
 def test_logsumexp_is_stable(values: list[float], expected: float, parts: int) -> None:
     with np.errstate(all="ignore"):
-        found = reduced(StateReduction("logsumexp", "f32"), values, parts)
-    np.testing.assert_allclose(found, expected, rtol=1e-6)
+        result = reduced(StateReduction("logsumexp", "f32"), values, parts)
+    np.testing.assert_allclose(result, expected, rtol=1e-6)
 
 
 @pytest.mark.parametrize("op", ["+", "*", "min", "max", "mean"])

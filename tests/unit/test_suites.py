@@ -146,15 +146,15 @@ TABLE_5 = [
 
 
 def test_isaac_of_conv_is_table_5() -> None:
-    found = [c.problem for c in suites.cases("isaac", "conv")]
-    assert [(v.n, v.p, v.q, v.k, v.c, v.r, v.s) for v in found] == TABLE_5
+    problems = [c.problem for c in suites.cases("isaac", "conv")]
+    assert [(v.n, v.p, v.q, v.k, v.c, v.r, v.s) for v in problems] == TABLE_5
 
 
 @pytest.mark.parametrize(("name", "count"), [("resnet50", 23), ("mobilenet", 30), ("unet", 23)])
 def test_networks_have_each_distinct_layer_once(name: str, count: int) -> None:
-    found = suites.cases(name, "conv", layout="NHWC", dtype="f16")
-    assert len(found) == len({c.problem for c in found}) == len({c.name for c in found}) == count
-    assert {c.problem.layout for c in found} == {"NHWC"}
+    layers = suites.cases(name, "conv", layout="NHWC", dtype="f16")
+    assert len(layers) == len({c.problem for c in layers}) == len({c.name for c in layers}) == count
+    assert {c.problem.layout for c in layers} == {"NHWC"}
 
 
 @pytest.mark.parametrize(("name", "mega"), [("resnet50", 4087), ("mobilenet", 299.5)])
@@ -199,8 +199,8 @@ def test_public_shapes_keep_their_own_type_layout_and_parts() -> None:
 
 
 def test_resnext101_has_its_grouped_layers() -> None:
-    found = [c.problem for c in suites.cases("resnext101", "conv", dtype="f16")]
-    grouped = [p for p in found if p.groups == 32]
+    problems = [c.problem for c in suites.cases("resnext101", "conv", dtype="f16")]
+    grouped = [p for p in problems if p.groups == 32]
     assert {(p.c, p.k, p.h, p.stride[1], p.layout) for p in grouped} == {
         *((c, c, size, 1, "NHWC") for c, size in ((256, 56), (512, 28), (1024, 14), (2048, 7))),
         *((c, c, size, 2, "NHWC") for c, size in ((512, 56), (1024, 28), (2048, 14))),

@@ -125,9 +125,9 @@ def test_python_text_names_common_parts_and_rejects_what_a_library_lacks() -> No
     product = node("*", "f32", a, b)
     root = node("+", "f32", product, node("max", "f32", product, constant(0.0, "f32")))
     for library, text in ((TORCH, "(t0 + t0.clamp(min=0.0))"), (TRITON, "(t0 + tl.maximum(t0, 0.0))")):
-        found = PythonText([root], {a: "x", b: "y"}, library)
-        assert found.definitions == ["t0 = (x * y)"]
-        assert found(root) == text
+        printed = PythonText([root], {a: "x", b: "y"}, library)
+        assert printed.definitions == ["t0 = (x * y)"]
+        assert printed(root) == text
     with pytest.raises(DtypeError, match="operator is 'popcount'; it must be one of"):
         PythonText([], {variable("u", "u32"): "u"}, TORCH)(node("popcount", "u32", variable("u", "u32")))
     with pytest.raises(DtypeError, match="type is u32; it must be one of"):
@@ -217,8 +217,8 @@ def test_kernels_of_tiles_compute_the_program(
     stand_in_tensors(driver, monkeypatch)
     sets = TaskOperandSets(driver, p, Timing())
     before = set(driver.held)
-    found = form(driver, p).best(sets.sets, Timing())
-    assert found.best == found.same_layout == 10.0 - len(tiles)
+    best = form(driver, p).best(sets.sets, Timing())
+    assert best.best == best.same_layout == 10.0 - len(tiles)
     assert driver.held == before
     assert {x["BM"] for x in tile_languages.Kernel.launches} == {tile.bm for tile in tiles}
 
@@ -322,9 +322,9 @@ class StandInLibrary:
             self.driver.download(at[u.role], x)
             x = x[tuple(slice(extents[axis][1]) for axis in order)]
             arrays[u.role] = x.transpose([order.index(axis) for axis in axes[u.role]])
-        found: Any = evaluate(p.program, {**arrays, **p.typical_scalars}, {"i": p.m, "j": p.n, "k": p.k})["C"]
+        value: Any = evaluate(p.program, {**arrays, **p.typical_scalars}, {"i": p.m, "j": p.n, "k": p.k})["C"]
         out = np.zeros((m, n), p.output.numpy)
-        out[: p.m, : p.n] = found.values.astype(p.output.numpy) + self.wrong
+        out[: p.m, : p.n] = value.values.astype(p.output.numpy) + self.wrong
         self.driver.upload(at["C"], out)
 
 
@@ -453,8 +453,8 @@ def test_functions_of_pytorch_compute_the_program(name: str) -> None:
     for source in modules.values():
         compute = libraries.module_of(source).compute
         for slab in (7, p.k):
-            found = compute(*given, p.m, p.n, p.k, slab, groups)
-            for output, got in zip(p.program.outputs, found, strict=True):
+            result = compute(*given, p.m, p.n, p.k, slab, groups)
+            for output, got in zip(p.program.outputs, result, strict=True):
                 actual = tuple(map(host, got)) if isinstance(got, tuple) else host(got)
                 assert difference(expected[output.name], actual, 8.0) == ""
 
@@ -521,8 +521,8 @@ def test_pytorch_reads_the_operands_of_sets(
 
     monkeypatch.setattr(torch_arrays, "tensor", tensor)
     forms = len(torch_text.sources(Parts(p)))
-    found = torch_arrays.TorchEager(driver, p).best(sets.sets, Timing())
-    assert found.best == (9.0, 4.0)[forms - 1]
+    best = torch_arrays.TorchEager(driver, p).best(sets.sets, Timing())
+    assert best.best == (9.0, 4.0)[forms - 1]
     assert given[:2] == [((70, 48)[layout[0] == "T"], 96), ((48, 90)[layout[1] == "T"], 96)]
     compiled = torch_arrays.TorchCompiled(driver, p)
     assert compiled.slab(1) == p.k

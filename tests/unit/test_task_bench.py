@@ -105,15 +105,15 @@ def test_default_mixtures_have_no_tasks() -> None:
 
 @pytest.mark.parametrize("generator", RANDOM_PROBLEMS)
 def test_kinds_draw_programs_types_layouts_and_extents(generator: str) -> None:
-    found: list[Any] = list(islice(ProblemGenerator(3, {generator: 1}, limits=Limits(2048)), 60))
-    assert {p.dtype for p in found} == {"f16", "bf16", "f32", "f64"}
+    problems: list[Any] = list(islice(ProblemGenerator(3, {generator: 1}, limits=Limits(2048)), 60))
+    assert {p.dtype for p in problems} == {"f16", "bf16", "f32", "f64"}
     one = generator == "task_one_array"
-    assert {p.layout for p in found} == ({"NT", "TN"} if one else {"NN", "NT", "TN", "TT"})
-    assert len({(p.m, p.n, p.k) for p in found}) > 50
-    assert not one or all(p.mirrored for p in found)
-    assert any(p.m % 8 == p.n % 8 == p.k % 8 == 0 for p in found)
-    assert all(parse(p.key()) == p for p in found)
-    programs = {p.text for p in found if p.dtype == "f32"}
+    assert {p.layout for p in problems} == ({"NT", "TN"} if one else {"NN", "NT", "TN", "TT"})
+    assert len({(p.m, p.n, p.k) for p in problems}) > 50
+    assert not one or all(p.mirrored for p in problems)
+    assert any(p.m % 8 == p.n % 8 == p.k % 8 == 0 for p in problems)
+    assert all(parse(p.key()) == p for p in problems)
+    programs = {p.text for p in problems if p.dtype == "f32"}
     if generator == "task_distance":
         assert programs == {text_of(typed_text(distance_text(name), "f32")) for name in DISTANCES}
     elif one:

@@ -87,5 +87,5 @@ def test_functions_of_pytorch_multiply_truth_values(name: str) -> None:
     assert set(sources) == {"int8 product", "f16 product" if name == "or_and" else "cube"}
     for source in sources.values():
         compute = libraries.module_of(source).compute
-        [found] = compute(torch.from_numpy(a), torch.from_numpy(b), *counts, 24, 32, 40, 16, {})
-        assert np.allclose(found.numpy(), expected)
+        [result] = compute(torch.from_numpy(a), torch.from_numpy(b), *counts, 24, 32, 40, 16, {})
+        assert np.allclose(result.numpy(), expected)

@@ -25,9 +25,9 @@ TYPES = dict.fromkeys(("A", "B", "t", "u", "w", "E", "s"), "f64")
 def result(program: Program, arrays: dict[str, Any], extents: dict[str, int]) -> Any:
     """The result of the only output."""
     with np.errstate(all="ignore"):
-        [found] = evaluate(program, arrays, extents).values()
-    values = found.values
-    return values if found.written is None else np.where(found.written, values, 0)
+        [value] = evaluate(program, arrays, extents).values()
+    values = value.values
+    return values if value.written is None else np.where(value.written, values, 0)
 
 
 def computed(program: Program, arrays: dict[str, Any], gradient: Any, plan: Gradients) -> dict[str, Any]:
@@ -43,16 +43,16 @@ def computed(program: Program, arrays: dict[str, Any], gradient: Any, plan: Grad
             known[step.name] = result(step.program, own, extents_of(step.program, own))
         else:
             known[step.name] = known[step.array][places(step.axes, known[step.positions])]
-    found = {}
+    slopes = {}
     for name, parts in plan.parts.items():
-        found[name] = np.zeros(np.shape(arrays[name]))
+        slopes[name] = np.zeros(np.shape(arrays[name]))
         for part in parts:
             if part.gathered is None:
-                found[name] += known[part.name]
+                slopes[name] += known[part.name]
             else:
                 at = places(part.gathered.axes, known[part.gathered.positions])
-                np.add.at(found[name], at, known[part.name])
-    return found
+                np.add.at(slopes[name], at, known[part.name])
+    return slopes
 
 
 def places(axes: tuple[str, ...], positions: Any) -> tuple[Any, ...]:
@@ -62,15 +62,15 @@ def places(axes: tuple[str, ...], positions: Any) -> tuple[Any, ...]:
 
 def differences(program: Program, arrays: dict[str, Any], name: str, gradient: Any) -> Any:
     """The gradient of an array by central differences."""
-    extents, found = extents_of(program, arrays), np.zeros(arrays[name].shape)
-    for at in np.ndindex(found.shape):
+    extents, quotients = extents_of(program, arrays), np.zeros(arrays[name].shape)
+    for at in np.ndindex(quotients.shape):
         ends = []
         for sign in (1, -1):
             changed = arrays[name].copy()
             changed[at] += sign * 2.0**-20
             ends.append(result(program, {**arrays, name: changed}, extents))
-        found[at] = ((ends[0] - ends[1]) * gradient).sum() * 2.0**19
-    return found
+        quotients[at] = ((ends[0] - ends[1]) * gradient).sum() * 2.0**19
+    return quotients
 
 
 def check(program: Program, expand: bool = False) -> None:
@@ -82,10 +82,10 @@ def check(program: Program, expand: bool = False) -> None:
             arrays[x.name] = np.asarray(arrays[x.name] * 4).astype(np.int32)
     wanted = frozenset(x.name for x in program.inputs if x.uses and x.dtype == "f64")
     gradient = DRAW.standard_normal(result(program, arrays, EXTENTS).shape)
-    found = computed(program, arrays, gradient, gradients(program, wanted, expand))
+    slope = computed(program, arrays, gradient, gradients(program, wanted, expand))
     for name in wanted:
         expected = differences(program, arrays, name, gradient)
-        np.testing.assert_allclose(found.get(name, 0 * expected), expected, rtol=1e-4, atol=1e-4, err_msg=f"d{name}")
+        np.testing.assert_allclose(slope.get(name, 0 * expected), expected, rtol=1e-4, atol=1e-4, err_msg=f"d{name}")
 
 
 @pytest.mark.parametrize("expand", [False, True])

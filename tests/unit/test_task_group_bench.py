@@ -52,10 +52,10 @@ def test_query_3_counts_half_or_one_pair_in_1000(share: str, least: float, most:
     p = smaller(next(x.problem for x in cases("q3", "task") if x.name.startswith(f"q3 {share}")), k=64)
     arrays = checks.random_arrays(p, "normal")
     arrays |= checks.random_keys(p, "integers", np.random.default_rng(0))
-    found = checks.expected(p, arrays, p.typical_scalars)
-    assert isinstance(found, Dense)
-    assert found.dropped == 0
-    assert least < found.values.sum() / (p.m * p.n) < most
+    expected = checks.expected(p, arrays, p.typical_scalars)
+    assert isinstance(expected, Dense)
+    assert expected.dropped == 0
+    assert least < expected.values.sum() / (p.m * p.n) < most
 
 
 @pytest.mark.parametrize("name", ["q2", "q4"])
@@ -63,10 +63,10 @@ def test_query_3_counts_half_or_one_pair_in_1000(share: str, least: float, most:
 def test_sums_that_timed_kernels_are_compared_with(name: str, dtype: str) -> None:
     p = Task(60, 50, 20, text=typed_text(QUERIES[name].replace("+= accum;", "+= accum*4;"), dtype), groups="5,4")
     arrays = checks.random_arrays(p) | checks.random_keys(p, "integers", np.random.default_rng(0))
-    found, expected = checks.sums_in_groups(p, arrays), checks.expected(p, arrays, p.typical_scalars)
+    sums, expected = checks.sums_in_groups(p, arrays), checks.expected(p, arrays, p.typical_scalars)
     assert isinstance(expected, Dense)
-    np.testing.assert_allclose(found.values, expected.values, rtol=1e-9, atol=1e-9)
-    assert (found.error <= 40 * expected.error).all()
+    np.testing.assert_allclose(sums.values, expected.values, rtol=1e-9, atol=1e-9)
+    assert (sums.error <= 40 * expected.error).all()
 
 
 @pytest.mark.parametrize("all_pairs", [0, 1 << 15])
@@ -169,9 +169,9 @@ def test_sums_of_one_array_are_compared() -> None:
     text = "where (i, j) { reduce (k) { accum += X[i,k] * X[j,k]; } C[g[i],g[j]] += accum; }"
     p = Task(40, 40, 12, text=f"g:s32[i];{text}", groups="5,5")
     arrays = checks.random_arrays(p) | checks.random_keys(p, "integers", np.random.default_rng(0))
-    found, expected = checks.sums_in_groups(p, arrays), checks.expected(p, arrays, p.typical_scalars)
+    sums, expected = checks.sums_in_groups(p, arrays), checks.expected(p, arrays, p.typical_scalars)
     assert isinstance(expected, Dense)
-    np.testing.assert_allclose(found.values, expected.values, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(sums.values, expected.values, rtol=1e-9, atol=1e-9)
 
 
 def test_timed_launches_read_matrices_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,10 +45,10 @@ def small_joins(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def problems(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The problems of calls."""
-    found: list[Any] = []
+    problems_of_calls: list[Any] = []
     runner_for = runners.runner_for
-    monkeypatch.setattr(runners, "runner_for", lambda p, *rest: found.append(p) or runner_for(p, *rest))
-    return found
+    monkeypatch.setattr(runners, "runner_for", lambda p, *rest: problems_of_calls.append(p) or runner_for(p, *rest))
+    return problems_of_calls
 
 
 def arrays(x: np.ndarray, y: np.ndarray) -> dict[str, np.ndarray]:
@@ -77,8 +77,8 @@ def given(run: Any, every: dict[str, Any], more: dict[str, Any]) -> dict[str, An
 
 
 def parts(result: Any) -> list[np.ndarray]:
-    found = [*result.columns.values()] if hasattr(result, "columns") else [result]
-    return [x.numpy() if isinstance(x, Tensor) else np.asarray(x) for x in found]
+    arrays_of_result = [*result.columns.values()] if hasattr(result, "columns") else [result]
+    return [x.numpy() if isinstance(x, Tensor) else np.asarray(x) for x in arrays_of_result]
 
 
 def written(output: str) -> np.ndarray | None:
@@ -91,20 +91,20 @@ def written(output: str) -> np.ndarray | None:
 @pytest.mark.parametrize(("output", "more"), OUTPUTS, ids=[x for x, _ in OUTPUTS])
 def test_host_arrays_have_the_results_of_all_pairs(output: str, more: dict[str, Any]) -> None:
     run, every = task(output), arrays(*keys(-3, 4))
-    found, all_pairs = (
+    result, all_pairs = (
         run(**given(run, every, more), **({} if (out := written(output)) is None else {"out": out}), algebra=algebra)
         for algebra in (True, False)
     )
-    for mine, theirs in zip(parts(found), parts(all_pairs), strict=True):
+    for mine, theirs in zip(parts(result), parts(all_pairs), strict=True):
         np.testing.assert_array_equal(mine, theirs)
 
 
-def in_order(output: str, found: list[np.ndarray]) -> list[np.ndarray]:
+def in_order(output: str, result: list[np.ndarray]) -> list[np.ndarray]:
     """The parts of a result, those of a list in the order of (i, j)."""
     if ".add" not in output:
-        return found
-    order = np.lexsort(found[:-3:-1])
-    return [x[order] for x in found]
+        return result
+    order = np.lexsort(result[:-3:-1])
+    return [x[order] for x in result]
 
 
 #: outputs whose launches differ: stored at keys, permuted back, lists
@@ -125,10 +125,10 @@ def test_arrays_of_a_gpu_are_permuted_by_tasks(output, more, problems, monkeypat
         every = arrays(x, y.astype(np.int32))
         out = {} if (first := written(output)) is None else {"out": first}
         before = len(problems)
-        found = run(**{n: Tensor(driver, a) for n, a in (given(run, every, {}) | out).items()}, **more)
+        result = run(**{n: Tensor(driver, a) for n, a in (given(run, every, {}) | out).items()}, **more)
         made.append(problems[before:])
         expected = run(**given(run, every, more), **out, algebra=False)
-        both = [in_order(output, parts(each)) for each in (found, expected)]
+        both = [in_order(output, parts(each)) for each in (result, expected)]
         for mine, theirs in zip(*both, strict=True):
             np.testing.assert_array_equal(mine, theirs)
     first, second = made
@@ -197,10 +197,10 @@ def test_results_are_stored_at_keys():
     p, q = rng.permutation(M + 3)[:M].astype(np.int32), rng.permutation(N).astype(np.int32)
     p[5] = -1  # no row of C
     out = np.full((M + 3, N), 7, np.float32)
-    found = run(P=every["P"], R=every["R"], p=p, q=q, out=out)
+    result = run(P=every["P"], R=every["R"], p=p, q=q, out=out)
     expected = np.full((M + 3, N), 7, np.float32)
     expected[np.delete(p, 5)[:, None], q] = np.delete(every["P"] @ every["R"], 5, 0)
-    assert found is out
+    assert result is out
     np.testing.assert_array_equal(out, expected)
 
 

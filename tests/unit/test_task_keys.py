@@ -30,9 +30,9 @@ DISTINCT = ptxgen.task("where (i, j) " + BODY % "accum > t ? seen.distinct(g[i],
 
 
 def summed(rows: np.ndarray, columns: np.ndarray, values: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
-    found = np.zeros(shape, values.dtype)
-    np.add.at(found, (rows[:, None], columns), values)
-    return found
+    result = np.zeros(shape, values.dtype)
+    np.add.at(result, (rows[:, None], columns), values)
+    return result
 
 
 @pytest.mark.parametrize(
@@ -54,8 +54,8 @@ def test_numbers_of_keys(key_type: str, n: int, monkeypatch: pytest.MonkeyPatch)
     ):
         keys, numbers = np.unique(x, return_inverse=True)
         for given in (x, Tensor(driver, x)):
-            found = ptxgen.unique_keys(given)
-            mine, own = (y.numpy() if isinstance(y, Tensor) else y for y in (found.numbers, found.keys))
+            numbered = ptxgen.unique_keys(given)
+            mine, own = (y.numpy() if isinstance(y, Tensor) else y for y in (numbered.numbers, numbered.keys))
             assert (mine.dtype, own.dtype) == (np.int32, x.dtype)
             np.testing.assert_array_equal(own, keys)
             np.testing.assert_array_equal(mine, numbers.reshape(-1))
@@ -75,12 +75,12 @@ def test_keys_that_are_refused(x: Any, error: type[Exception], message: str) -> 
 
 
 def test_groups_of_any_keys() -> None:
-    found = GROUPS(P=P, R=R, g=G, h=H, keys="any")
+    result = GROUPS(P=P, R=R, g=G, h=H, keys="any")
     rows, columns = np.unique(G, return_inverse=True), np.unique(H, return_inverse=True)
-    np.testing.assert_array_equal(found.rows, rows[0])
-    np.testing.assert_array_equal(found.columns, columns[0])
+    np.testing.assert_array_equal(result.rows, rows[0])
+    np.testing.assert_array_equal(result.columns, columns[0])
     expected = summed(rows[1], columns[1], SCORES, (len(rows[0]), len(columns[0])))
-    np.testing.assert_array_equal(found.values, expected)
+    np.testing.assert_array_equal(result.values, expected)
     one = ptxgen.task("where (i, j) " + BODY % "C[i, h[j]] += accum;")(P=P, R=R, h=H.astype(np.int8), keys="any")
     assert one.rows is None
     assert one.values.shape == (M, len(one.columns))
@@ -88,31 +88,31 @@ def test_groups_of_any_keys() -> None:
 
 def test_keys_that_are_compared_are_numbered_together() -> None:
     run = ptxgen.task("where (i, j) when (g[i] == h[j] and i != j) " + BODY % "C[g[i], h[j]] += accum > t;")
-    found = run(P=P, R=R, g=G, h=H, t=1.0, keys="any")
+    result = run(P=P, R=R, g=G, h=H, t=1.0, keys="any")
     keys = np.unique([*G, *H])
-    np.testing.assert_array_equal(found.rows, keys)
-    np.testing.assert_array_equal(found.columns, keys)
+    np.testing.assert_array_equal(result.rows, keys)
+    np.testing.assert_array_equal(result.columns, keys)
     holds = (SCORES > 1) & (G[:, None] == H) & (np.arange(M)[:, None] != np.arange(N))
     numbers = [np.searchsorted(keys, x) for x in (G, H)]
-    np.testing.assert_array_equal(found.values, summed(*numbers, holds.astype(np.int32), (4, 4)))
+    np.testing.assert_array_equal(result.values, summed(*numbers, holds.astype(np.int32), (4, 4)))
     with pytest.raises(DtypeError, match="g has dtype int64 and h int32; keys that are compared must have one dtype"):
         run(P=P, R=R, g=G, h=H.astype(np.int32), t=1.0, keys="any")
 
 
 @pytest.mark.parametrize("t", [2.0, 1e9, -1e9])
 def test_distinct_pairs_of_keys(t: float) -> None:
-    found = DISTINCT(P=P, R=R, g=G, h=H, t=t, keys="any")
+    result = DISTINCT(P=P, R=R, g=G, h=H, t=t, keys="any")
     expected = sorted({(int(G[i]), int(H[j])) for i, j in zip(*np.nonzero(t < SCORES), strict=True)})
-    assert list(zip(found.rows.tolist(), found.columns.tolist(), strict=True)) == expected
+    assert list(zip(result.rows.tolist(), result.columns.tolist(), strict=True)) == expected
     dense = [np.unique(x, return_inverse=True)[1].astype(np.int32) for x in (G, H)]
     numbers = DISTINCT(P=P, R=R, g=dense[0], h=dense[1], t=t)
-    assert np.unique(G)[numbers.rows].tolist() == found.rows.tolist()
-    assert np.unique(H)[numbers.columns].tolist() == found.columns.tolist()
+    assert np.unique(G)[numbers.rows].tolist() == result.rows.tolist()
+    assert np.unique(H)[numbers.columns].tolist() == result.columns.tolist()
 
 
 def test_no_rows_have_no_keys() -> None:
-    found = DISTINCT(P=P[:0], R=R, g=G[:0], h=H, t=0.0, keys="any")
-    assert len(found.rows) == len(found.columns) == 0
+    result = DISTINCT(P=P[:0], R=R, g=G[:0], h=H, t=0.0, keys="any")
+    assert len(result.rows) == len(result.columns) == 0
     groups = GROUPS(P=P[:0], R=R, g=G[:0], h=H, keys="any")
     assert groups.values.shape == (0, len(groups.columns))
 
@@ -129,11 +129,11 @@ def test_a_function_has_distinct_keys_beside_other_outputs() -> None:
             "best": ptxgen.max(j, c),
         }
 
-    found = both(P, R, G, H, 2.0, keys="any")
+    result = both(P, R, G, H, 2.0, keys="any")
     alone = DISTINCT(P=P, R=R, g=G, h=H, t=2.0, keys="any")
-    assert all(np.array_equal(x, y) for x, y in zip(found.seen, alone, strict=True))
-    assert (found.total.rows.tolist(), found.total.columns) == (np.unique(G).tolist(), None)
-    np.testing.assert_array_equal(found.best, SCORES.max(1))
+    assert all(np.array_equal(x, y) for x, y in zip(result.seen, alone, strict=True))
+    assert (result.total.rows.tolist(), result.total.columns) == (np.unique(G).tolist(), None)
+    np.testing.assert_array_equal(result.best, SCORES.max(1))
 
 
 @pytest.mark.parametrize(

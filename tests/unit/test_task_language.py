@@ -373,8 +373,8 @@ def test_constants_are_printed_exactly() -> None:
             text = f"{RANGES} {{ {SUM} C[i, j] = {type}({number!r}); D[j, i] = x[i] * {number!r}; }}"
             program = parse(text, {**TYPES, "x": "f32"})
             assert parse(canonical(program)) == program
-            found = program.outputs[0].value
-            assert (found.op, found.type) == ("constant", type)
+            value = program.outputs[0].value
+            assert (value.op, value.type) == ("constant", type)
     half = parse(f"{RANGES} {{ {SUM} C[i, j] = f16(0.1); D[i, j] = bf16(0.1); }}", TYPES)
     assert [x.value.value for x in half.outputs] == [0.0999755859375, 0.10009765625]
 
@@ -434,13 +434,13 @@ def test_mutated_texts_are_programs_or_errors_with_a_place() -> None:
     for seed in range(int(os.environ.get("PTXGEN_TEST_MUTATIONS", "2000"))):
         draw = random.Random(seed)
         text = mutated(draw.choice(texts), draw)
-        found = outcome(text, {**TYPES, "thres": draw.choice(("f32", "float", "int"))})
-        if isinstance(found, TaskError):
-            assert found.line > 0, text
-            assert "^" in str(found).split("\n")[-1], text
+        ending = outcome(text, {**TYPES, "thres": draw.choice(("f32", "float", "int"))})
+        if isinstance(ending, TaskError):
+            assert ending.line > 0, text
+            assert "^" in str(ending).split("\n")[-1], text
             continue
         programs += 1
-        assert parse(canonical(found)) == found, text
-        assert roots(found)
-        assert digest(found)
+        assert parse(canonical(ending)) == ending, text
+        assert roots(ending)
+        assert digest(ending)
     assert programs

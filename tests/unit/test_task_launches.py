@@ -31,10 +31,10 @@ def on(monkeypatch: pytest.MonkeyPatch) -> EmulatedDriver:
 @pytest.fixture
 def slow(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The problems of calls without a cached launch."""
-    found: list[Any] = []
+    calls: list[Any] = []
     runner_for = runners.runner_for
-    monkeypatch.setattr(runners, "runner_for", lambda p, *rest: found.append(p) or runner_for(p, *rest))
-    return found
+    monkeypatch.setattr(runners, "runner_for", lambda p, *rest: calls.append(p) or runner_for(p, *rest))
+    return calls
 
 
 def integers(on: EmulatedDriver, *shape: int, seed: int = 0) -> Tensor:
@@ -49,9 +49,9 @@ def test_later_calls_use_the_launch_with_other_arrays_and_numbers(on, slow):
     task = ptxgen.task(DISTANCE)
     for seed, s in enumerate((2.0, 2.0, -3.0, 0.0, -0.0)):
         p, r = integers(on, 5, 6, seed=seed), integers(on, 7, 6, seed=seed + 9)
-        found = task(p, r, s).numpy()
-        assert np.array_equal(found, distances(p, r, s))
-        assert np.array_equal(np.signbit(found), np.signbit(distances(p, r, s)))
+        result = task(p, r, s).numpy()
+        assert np.array_equal(result, distances(p, r, s))
+        assert np.array_equal(np.signbit(result), np.signbit(distances(p, r, s)))
     assert len(slow) == 1
 
 
@@ -173,10 +173,10 @@ def test_several_outputs(on, slow, k):
     task = ptxgen.task(OUTPUTS)
     for seed, s in enumerate((2.0, 2.0, -1.0)):
         p, r = integers(on, 5, k, seed=seed), integers(on, 7, k, seed=seed + 9)
-        found = task(p, r, s=s)
-        assert found._fields == ("D", "S")
-        assert np.array_equal(found.D.numpy(), distances(p, r, 1))
-        assert np.array_equal(found.S.numpy(), distances(p, r, s).sum(1))
+        result = task(p, r, s=s)
+        assert result._fields == ("D", "S")
+        assert np.array_equal(result.D.numpy(), distances(p, r, 1))
+        assert np.array_equal(result.S.numpy(), distances(p, r, s).sum(1))
     assert len(slow) == 2
 
 
@@ -184,9 +184,9 @@ def test_outputs_that_read_a_reduction_that_none_stores(on, slow):
     task = ptxgen.task(REDUCED)
     for seed, s in enumerate((2.0, 5.0, 2.0)):
         p, r = integers(on, 5, 40, seed=seed), integers(on, 7, 40, seed=seed + 9)
-        found = task(p, r, s)
-        assert np.array_equal(found.S.numpy(), distances(p, r, s).sum(1))
-        assert np.array_equal(found.T.numpy(), distances(p, r, 1).max(0) - s)
+        result = task(p, r, s)
+        assert np.array_equal(result.S.numpy(), distances(p, r, s).sum(1))
+        assert np.array_equal(result.T.numpy(), distances(p, r, 1).max(0) - s)
     assert len(slow) == 3
 
 
@@ -194,13 +194,13 @@ def test_arrays_of_several_outputs_may_be_given(on, slow):
     task = ptxgen.task(OUTPUTS)
     p, r, d, s = integers(on, 5, 6), integers(on, 7, 6, seed=1), integers(on, 5, 7), integers(on, 5)
     for _ in range(2):
-        found = task(p, r, 2.0, out={"D": d, "S": s})
-        assert found.D is d
-        assert found.S is s
+        result = task(p, r, 2.0, out={"D": d, "S": s})
+        assert result.D is d
+        assert result.S is s
         assert np.array_equal(s.numpy(), distances(p, r, 2).sum(1))
-        found = task(p, r, 2.0, out={"S": s})
-        assert found.S is s
-        assert np.array_equal(found.D.numpy(), distances(p, r, 1))
+        result = task(p, r, 2.0, out={"S": s})
+        assert result.S is s
+        assert np.array_equal(result.D.numpy(), distances(p, r, 1))
     assert len(slow) == 4
     for _ in range(2):
         assert np.array_equal(task(p, r, 2.0, out={}).S.numpy(), distances(p, r, 2).sum(1))
@@ -286,9 +286,9 @@ def test_conditions_are_truth_values(on, slow):
     out = Tensor(on, np.zeros((5, 7), np.uint8)).view("torch.bool")
     for seed, t in enumerate((12.0, 20.0, 12.0)):
         p, r = integers(on, 5, 6, seed=seed), integers(on, 7, 6, seed=seed + 9)
-        found = task(p, r, t)
-        assert found.dtype == "torch.bool"
-        assert np.array_equal(found.numpy(), distances(p, r, 1) > t)
+        result = task(p, r, t)
+        assert result.dtype == "torch.bool"
+        assert np.array_equal(result.numpy(), distances(p, r, 1) > t)
         assert task(p, r, t, out=out) is out
         assert np.array_equal(out.numpy(), distances(p, r, 1) > t)
     assert len(slow) == 2
@@ -325,9 +325,9 @@ def test_truth_values_are_read_as_bytes(on, slow):
         assert len(slow) == 1
     for _ in range(2):
         p, r = (Tensor(on, rng.random(shape) < 0.3) for shape in ((6, 40), (40, 5)))
-        found = ptxgen.matmul_over("or_and", p, r)
-        assert found.dtype == "torch.bool"
-        assert np.array_equal(found.numpy(), p.numpy() @ r.numpy())
+        result = ptxgen.matmul_over("or_and", p, r)
+        assert result.dtype == "torch.bool"
+        assert np.array_equal(result.numpy(), p.numpy() @ r.numpy())
     assert len(slow) == 2
     words = ptxgen.pack_bits(Tensor(on, np.ones((3, 40), bool)), Tensor(on, np.zeros((3, 2), np.uint32)))
     assert words.numpy().tolist() == [[2**32 - 1, 255]] * 3

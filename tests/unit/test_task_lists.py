@@ -51,15 +51,15 @@ def expected() -> Any:
 
 def launches_of(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The capacities of the launches that follow."""
-    found: list[int] = []
+    entries: list[int] = []
     compute = selection.on_host.compute_on_host
 
     def counted(problem: Any, arrays: Any, *rest: Any, **named: Any) -> Any:
-        found.append(named["scalars"]["capacity"])
+        entries.append(named["scalars"]["capacity"])
         return compute(problem, arrays, *rest, **named)
 
     monkeypatch.setattr(selection.on_host, "compute_on_host", counted)
-    return found
+    return entries
 
 
 def test_results_have_values_and_indices() -> None:
@@ -304,9 +304,9 @@ def test_the_command_saves_a_list_as_an_array_with_fields(tmp_path: Any, capsys:
 def test_suites_list_one_pair_of_1000(name: str) -> None:
     p = next(iter(cases(name, "task"))).problem
     small = replace(p, m=256, n=256, k=512, lda=0, ldb=0, ldc=0)
-    found = checks.expected(small, checks.random_arrays(small), small.typical_scalars)
-    assert isinstance(found, Listed)
-    assert 20 < found.count < 200
+    lists = checks.expected(small, checks.random_arrays(small), small.typical_scalars)
+    assert isinstance(lists, Listed)
+    assert 20 < lists.count < 200
     assert p.capacity == p.m * p.n // 64
 
 

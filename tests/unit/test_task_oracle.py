@@ -190,15 +190,15 @@ def test_extents_that_disagree_are_an_error_with_both() -> None:
 def test_errors_bound_f32_arithmetic(step: str) -> None:
     program = parse(f"where (i, j) {{ reduce (k) {{ accum += {step}; }} A[i, j] = accum * accum - accum; }}", TYPES)
     p, r = (RANDOM.normal(size=shape).astype(np.float32) for shape in ((9, 300), (300, 11)))
-    found = evaluate(program, {"P": p, "R": r})["A"]
-    assert isinstance(found, Dense)
+    value = evaluate(program, {"P": p, "R": r})["A"]
+    assert isinstance(value, Dense)
     total = np.zeros((9, 11), np.float32)
     for k in range(300):
         total += value_of(program.step, {"P[i,k]": p[:, k, None], "R[k,j]": r[k]}, exact=False)
     result = total * total - total
-    assert difference(found, result, 1.0) == ""
-    assert 0 < found.error.min() < found.error.max() < 0.1 * np.abs(found.values).max()
-    assert difference(found, result * 1.01, 1.0) != ""
+    assert difference(value, result, 1.0) == ""
+    assert 0 < value.error.min() < value.error.max() < 0.1 * np.abs(value.values).max()
+    assert difference(value, result * 1.01, 1.0) != ""
 
 
 def test_f64_results_have_an_error_unless_they_are_small_integers() -> None:
@@ -275,24 +275,24 @@ def naive(program: Program, arrays: dict[str, Any], extents: dict[str, int]) -> 
                 steps.append(at(program.initial))
             accum = fold(program.reduction, steps, program.accumulator)
             for output in program.outputs:
-                found, value = rows[output.name], at(output.value, accum)
+                result, value = rows[output.name], at(output.value, accum)
                 if isinstance(output, Aggregate):
-                    found.setdefault((int(at(output.row)), int(at(output.column))), []).append(value)
+                    result.setdefault((int(at(output.row)), int(at(output.column))), []).append(value)
                 elif isinstance(output, RowReduce):
-                    found.setdefault(place[output.axis], {})[place["j" if output.axis == "i" else "i"]] = value
+                    result.setdefault(place[output.axis], {})[place["j" if output.axis == "i" else "i"]] = value
                 elif isinstance(output, Select):
                     if at(output.condition, accum):
-                        found[place["i"], place["j"]] = [at(x, accum) for x in output.values]
+                        result[place["i"], place["j"]] = [at(x, accum) for x in output.values]
                 else:
-                    found[tuple(place[axis] for axis in output.axes)] = value  # type: ignore[attr-defined]
+                    result[tuple(place[axis] for axis in output.axes)] = value  # type: ignore[attr-defined]
     for output in program.outputs:
-        found = rows[output.name]
+        result = rows[output.name]
         if isinstance(output, Aggregate):
-            rows[output.name] = {key: fold(output.op, items, output.value.type) for key, items in found.items()}
+            rows[output.name] = {key: fold(output.op, items, output.value.type) for key, items in result.items()}
         elif isinstance(output, RowReduce):
-            for key, items in found.items():
+            for key, items in result.items():
                 value = fold(output.op, list(items.values()), output.value.type)
-                found[key] = list(items)[int(value)] if output.op in ("argmin", "argmax") else value
+                result[key] = list(items)[int(value)] if output.op in ("argmin", "argmax") else value
     return rows
 
 
@@ -303,11 +303,11 @@ def test_blocks_compute_what_loops_compute(seed: int, monkeypatch: pytest.Monkey
     extents = {axis: extent for group in square(program) for extent in [draw.randint(0, 4)] for axis in group}
     arrays = random_arrays(program, extents, draw, special=draw.choice((0, 0.1)))
     monkeypatch.setattr(oracle, "_BLOCK", 6)
-    found = evaluate(program, arrays, extents)
+    evaluated = evaluate(program, arrays, extents)
     with np.errstate(all="ignore"):
         loops = naive(program, arrays, extents)
     for output in program.outputs:
-        mine, theirs = found[output.name], loops[output.name]
+        mine, theirs = evaluated[output.name], loops[output.name]
         if isinstance(mine, Listed):
             assert mine.count == len(theirs)
             held = {

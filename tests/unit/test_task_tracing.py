@@ -86,9 +86,9 @@ TEXTS = {
 
 @pytest.mark.parametrize("function", TEXTS, ids=lambda f: f.__name__)
 def test_functions_are_the_programs_of_texts(function: Callable[..., Any]) -> None:
-    found = program(function)
-    assert canonical(found) == canonical(parse(f"where (i, j) {TEXTS[function]}", TYPES))
-    assert parse(canonical(found)) == found
+    traced = program(function)
+    assert canonical(traced) == canonical(parse(f"where (i, j) {TEXTS[function]}", TYPES))
+    assert parse(canonical(traced)) == traced
 
 
 def test_axes_have_the_roles_of_their_use() -> None:
@@ -112,8 +112,8 @@ def test_numbers_around_a_function_are_scalars() -> None:
 
     task = TracedFunction(near)
     assert task.numbers() == {"limit": 0.5, "LIMIT": 0.25}
-    found = task.program({"P": "f64", "R": "f64", "t": None})
-    assert found.inputs[2:] == (Input("limit", "f64"), Input("LIMIT", "f64"))
+    traced = task.program({"P": "f64", "R": "f64", "t": None})
+    assert traced.inputs[2:] == (Input("limit", "f64"), Input("LIMIT", "f64"))
     assert task.program({"P": "f32", "R": "f64", "t": None}).inputs[2:] == (
         Input("limit", "f64"),
         Input("LIMIT", "f64"),
@@ -125,7 +125,7 @@ def test_numbers_around_a_function_are_scalars() -> None:
     calls = len(task._programs)
     limit = 0.75
     assert task.numbers()["limit"] == 0.75
-    assert task.program({"P": "f64", "R": "f64", "t": None}) is found
+    assert task.program({"P": "f64", "R": "f64", "t": None}) is traced
     assert len(task._programs) == calls
     limit = 3
     task.program({"P": "f64", "R": "f64", "t": None})
@@ -407,10 +407,10 @@ def test_names_of_outputs_and_inputs_differ() -> None:
     def scaled(P, R):
         return ptxgen.sum(k, P[i, k] * R[k, j]) * out + größe
 
-    found = program(scaled)
-    assert [x.name for x in found.inputs] == ["P", "R", "out", "number"]
-    assert found.outputs[0].name == "out_"
-    assert parse(canonical(found)) == found
+    traced = program(scaled)
+    assert [x.name for x in traced.inputs] == ["P", "R", "out", "number"]
+    assert traced.outputs[0].name == "out_"
+    assert parse(canonical(traced)) == traced
     for wrong in (
         lambda P, R: {"P": ptxgen.sum(k, P[i, k] * R[k, j])},
         lambda P, R: {"max": ptxgen.sum(k, P[i, k] * R[k, j])},
@@ -428,6 +428,6 @@ def test_recursion_and_helpers_keep_their_surroundings() -> None:
     def cubes(P, R):
         return power(ptxgen.sum(k, P[i, k] * R[k, j]), 2) * depth
 
-    found = program(cubes)
-    assert canonical(found).count("accum*") == 3 or "accum*accum" in canonical(found)
-    assert found.inputs[2] == Input("depth", "f32")
+    traced = program(cubes)
+    assert canonical(traced).count("accum*") == 3 or "accum*accum" in canonical(traced)
+    assert traced.inputs[2] == Input("depth", "f32")

@@ -108,8 +108,8 @@ def test_rules(problem: Spmm, vec: int, message: str | None, name: str) -> None:
 def test_candidates_are_the_legal_rows_of_a_plain_search() -> None:
     family = FAMILIES["tca"]
     for p in (P, replace(P, n=36, ldb=0, ldc=0), replace(P, aligned_c=2)):
-        found = candidates(lower(p), H200)
-        own = found.take(np.flatnonzero(found.take(np.arange(len(found))).family == family.code))
+        columns = candidates(lower(p), H200)
+        own = columns.take(np.flatnonzero(columns.take(np.arange(len(columns))).family == family.code))
         every = Columns.product({a.name: a.values for a in family.axes})
         every = every.replace(family=family.code)
         plain = every.take(np.flatnonzero(legal(lower(p), every, H200)))

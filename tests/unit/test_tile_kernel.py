@@ -164,10 +164,10 @@ def test_tuning_finds_the_threshold_and_the_bodies(tmp_path: Path) -> None:
         assert len(choices) == len(BODIES) * len(TILES)
         us = [float(max(c.scheme.tiles)) + 10 for c in choices]  # smaller tiles are faster
         measured.append([(c, t * (factor if c.bodies == SPLIT_K else 1)) for c, t in zip(choices, us, strict=True)])
-    found, path, stored = policy.tuned(measured, d, database)
-    assert found["bodies"] == WHOLE_K
-    assert found["threshold"] > max(c.scheme.tlp for c, _ in measured[1] if c.bodies == WHOLE_K)
-    assert (path, stored) == (settings_file(database), {"h100": {"tlp": found}})
+    tuned, path, stored = policy.tuned(measured, d, database)
+    assert tuned["bodies"] == WHOLE_K
+    assert tuned["threshold"] > max(c.scheme.tlp for c, _ in measured[1] if c.bodies == WHOLE_K)
+    assert (path, stored) == (settings_file(database), {"h100": {"tlp": tuned}})
 
 
 def test_most_lists_of_the_suite_have_several_tiles() -> None:

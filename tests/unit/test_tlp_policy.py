@@ -62,10 +62,10 @@ def test_initial_tile_is_the_largest_that_divides_the_padded_extents() -> None:
 def test_resources_of_another_choice_are_not_kept() -> None:
     """The warps of a multiprocessor are kept by device and resources."""
     counts = [100_000, 0, 0, 0, 0]
-    found = [policy.tlp(d, counts, [Resources(n, 0)] * 5) for d in (H200, device("t4")) for n in (16, 128, 16)]
-    assert found[0] == found[2] > found[1]
-    assert found[3] == found[5] > found[4]
-    assert found[0] != found[3]
+    choices = [policy.tlp(d, counts, [Resources(n, 0)] * 5) for d in (H200, device("t4")) for n in (16, 128, 16)]
+    assert choices[0] == choices[2] > choices[1]
+    assert choices[3] == choices[5] > choices[4]
+    assert choices[0] != choices[3]
 
 
 def test_warps_by_the_number_of_blocks() -> None:
@@ -298,9 +298,9 @@ def test_occupancy_is_that_of_active_warps() -> None:
 
 
 def test_single_tiles_are_schemes_of_one_tile() -> None:
-    found = list(policy.single_schemes([(64, 64, 9), (20, 20, 9)], H200, LIGHT))
-    assert [names(s) for s in found] == [[name] * 2 for name in NAMES]
-    assert [int(s.counts.sum()) for s in found] == [16 + 4, 8 + 2, 4 + 1, 2 + 1, 1 + 1]
+    schemes = list(policy.single_schemes([(64, 64, 9), (20, 20, 9)], H200, LIGHT))
+    assert [names(s) for s in schemes] == [[name] * 2 for name in NAMES]
+    assert [int(s.counts.sum()) for s in schemes] == [16 + 4, 8 + 2, 4 + 1, 2 + 1, 1 + 1]
 
 
 def test_steps_keep_dividing() -> None:

@@ -68,7 +68,7 @@ def convolve(p: Any, a: int, b: int, c: int, bias: tuple[int, ...]) -> None:
 @pytest.fixture
 def launched(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The problems that are launched. Their operands count as memory of a GPU."""
-    found: list[Any] = []
+    recorded: list[Any] = []
 
     def launch_of(
         runner: Any, alpha: float = 1.0, beta: float = 0.0, names: tuple[str, ...] = (), use: str | None = None
@@ -77,7 +77,7 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
         def launch(addresses: tuple[int, ...], stream: int, own: Any = None) -> None:
             assert stream == 1
-            found.append(p)
+            recorded.append(p)
             named = dict(zip(names or p.arrays, addresses, strict=True))
             a, b, c, *epilogue_args = (named[name] for name in p.arrays)
             (convolve if isinstance(p, Conv) else multiply)(p, a, b, c, tuple(epilogue_args))
@@ -94,7 +94,7 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     monkeypatch.setattr(launch_function, "make_launch", launch_of)
     monkeypatch.setattr(launches, "launches", OrderedDict())
     monkeypatch.setattr(launching, "_current_stream", lambda device: 0)
-    return found
+    return recorded
 
 
 def integers(*shape: int, seed: int = 0) -> Any:
@@ -170,8 +170,8 @@ def test_third_step_finds_both_gradients_at_once(launched, monkeypatch, name):
         if step == 4:  # launches that were removed are made again, by the operators
             launches.forget_launches()
         called.clear()
-        found = torch.autograd.grad(ours(*given), given, dy)
-        assert all(map(torch.equal, found, gradients))
+        derivatives = torch.autograd.grad(ours(*given), given, dy)
+        assert all(map(torch.equal, derivatives, gradients))
         assert len(called) == (0 if step in (2, 3) else 2)
     assert len(launched) == 18
     # one of the gradients alone
@@ -181,10 +181,10 @@ def test_third_step_finds_both_gradients_at_once(launched, monkeypatch, name):
 
 def count_keys(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The keys that calls look up from now on."""
-    found: list[Any] = []
+    keys: list[Any] = []
     cached = launches.cached
-    monkeypatch.setattr(launches, "cached", lambda key: (found.append(key), cached(key))[1])
-    return found
+    monkeypatch.setattr(launches, "cached", lambda key: (keys.append(key), cached(key))[1])
+    return keys
 
 
 def test_a_recent_call_is_not_taken_for_another_one(launched, monkeypatch):

@@ -34,9 +34,9 @@ def test_configurations_are_correct() -> None:
     driver = EmulatedDriver()
     for p in (Nearby(16, 24, 33), Nearby(37, 41, 61, "TN"), Nearby(5, 7, 130, "NT", deterministic=True)):
         for chosen in select(p, driver.device, k=3):
-            found = check(driver, p, chosen.config)
-            assert len(found) == 4
-            assert all(r.ok for r in found), (p, chosen.config, found)
+            deviation = check(driver, p, chosen.config)
+            assert len(deviation) == 4
+            assert all(r.ok for r in deviation), (p, chosen.config, deviation)
 
 
 def test_split_k() -> None:
@@ -69,8 +69,8 @@ def test_check_finds_a_wrong_identity(monkeypatch: pytest.MonkeyPatch) -> None:
     lower = nearby.lowered
 
     def planted(p: Nearby) -> object:
-        found = lower(p)
-        return replace(found, algebra=replace(found.algebra, identity=float(np.float32(100))))
+        kernel_problem = lower(p)
+        return replace(kernel_problem, algebra=replace(kernel_problem.algebra, identity=float(np.float32(100))))
 
     nearby.unregister_it()
     monkeypatch.setattr(nearby, "NEARBY", replace(nearby.NEARBY, lowering=planted))

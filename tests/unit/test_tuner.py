@@ -108,8 +108,8 @@ def fake(monkeypatch):
 
 @pytest.fixture
 def database(tmp_path):
-    with Database(tmp_path / "tuning.sqlite") as found:
-        yield found
+    with Database(tmp_path / "tuning.sqlite") as opened:
+        yield opened
 
 
 def searched() -> list[tuple[Gemm, Any]]:
@@ -187,8 +187,8 @@ def test_interrupted_run_leaves_a_winner(fake, database):
     )
     with pytest.raises(KeyboardInterrupt):
         tune([P], database=database, budget=BUDGET)
-    found = database.best(P, "emulated", "model")
-    assert found.us == min(
+    winner = database.best(P, "emulated", "model")
+    assert winner.us == min(
         time_of(c) for _, c in searched() if (P, c) in {(m.problem, m.config) for m in database.measurements()}
     )
 
@@ -289,9 +289,9 @@ def test_stored_winner_is_timed_with_the_others(fake, database, now, stays):
     assert Fake.log[0] == (P, stored.config, "search")
     assert ((P, stored.config, "final") in Fake.log) == stays
     assert (done.winner.config == stored.config) == stays
-    found = database.best(P, "emulated", "model")
-    assert (found.config == stored.config) == stays
-    assert found.us == (now if stays else done.winner.us)
+    winner = database.best(P, "emulated", "model")
+    assert (winner.config == stored.config) == stays
+    assert winner.us == (now if stays else done.winner.us)
 
 
 def test_long_timing_replaces_a_short_one(fake, database):
@@ -303,9 +303,9 @@ def test_long_timing_replaces_a_short_one(fake, database):
         ),
     )
     (done,) = tune([P], database=database, budget=replace(BUDGET, refine_rounds=0))
-    found = database.best(P, "emulated", "model")
-    assert found == done.winner
-    assert found.purpose == "final"
+    winner = database.best(P, "emulated", "model")
+    assert winner == done.winner
+    assert winner.purpose == "final"
 
 
 def test_seeds_are_tried_first(fake, database):
@@ -464,17 +464,19 @@ def test_real_worker(database, monkeypatch):
 def test_faster_winner_of_a_concurrent_process_stays(fake, database, theirs, stays):
     """Both tune the same problem, and the slower one ends last."""
     other = parse_config("ms=4 ns=4 ml=32 nl=16 u=8 lanes_m=8")
-    found = Measurement(P, other, "ok", Environment("emulated", "model"), (theirs,), digest(P, other), purpose="final")
+    measurement = Measurement(
+        P, other, "ok", Environment("emulated", "model"), (theirs,), digest(P, other), purpose="final"
+    )
 
     def answer(problem, config, purpose):
         if purpose == "final":  # after this run looked up the stored winner, before it stores its own
             with Database(database.path) as theirs:
-                theirs.set_winner(found)
+                theirs.set_winner(measurement)
         return {"outcome": "ok", "samples": (time_of(config),)}
 
     fake.setattr(Fake, "answer", staticmethod(answer))
     (done,) = tune([P], database=database, budget=BUDGET)
-    assert database.best(P, "emulated", "model") == (found if stays else done.winner)
+    assert database.best(P, "emulated", "model") == (measurement if stays else done.winner)
 
 
 # --- tuners that share a database --------------------------------------------------------------------------------
@@ -482,8 +484,8 @@ def test_faster_winner_of_a_concurrent_process_stays(fake, database, theirs, sta
 
 @pytest.fixture
 def configs():
-    found = space.candidates(lower(P), EMULATED)
-    return [found.row(i) for i in range(4)]
+    columns = space.candidates(lower(P), EMULATED)
+    return [columns.row(i) for i in range(4)]
 
 
 def session(database, **options):
@@ -573,8 +575,8 @@ def test_interrupted_tuner_releases_its_claim(fake, database):
 def test_inconclusive_crash_is_measured_again(fake, database, configs, message, again):
     crashed = Measurement(P, configs[0], "crashed", Environment("emulated", "model"), message=message)
     database.add(crashed)
-    found = session(database).measure(P, configs[:1], "search")
-    assert [m.outcome for m in found] == ["ok" if again else "crashed"]
+    measurement = session(database).measure(P, configs[:1], "search")
+    assert [m.outcome for m in measurement] == ["ok" if again else "crashed"]
 
 
 def test_retry_measures_earlier_failures_again(fake, database, configs):
@@ -652,8 +654,8 @@ def test_a_paired_comparison_that_fails_keeps_the_present_choice(hardware, datab
     [(untuned, _)] = Model.analytic(EMULATED).rank(P, EMULATED, 1)
     session = Session("auto", database, BUDGET)
     session.begin([queue := tuner.ProblemQueue(P)])
-    found = space.candidates(lower(P), EMULATED)
-    session.measure(queue.problem, [found.row(i) for i in range(40)], "sample")
+    columns = space.candidates(lower(P), EMULATED)
+    session.measure(queue.problem, [columns.row(i) for i in range(40)], "sample")
     assert database.best(P, "emulated").config == untuned
 
 

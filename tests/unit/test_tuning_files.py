@@ -611,12 +611,12 @@ def test_devices_are_the_folders_with_winners(winners: Path, tmp_path: Path) -> 
 def test_shipped_winners_are_read_once_per_process(
     winners: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = tuning_files.shipped_winners("h200", tmp_path)
-    assert found[WIDE.key()] == short(THREE[0])
-    assert set(found) == {m.problem.key() for m in THREE}
+    by_problem = tuning_files.shipped_winners("h200", tmp_path)
+    assert by_problem[WIDE.key()] == short(THREE[0])
+    assert set(by_problem) == {m.problem.key() for m in THREE}
     assert tuning_files.shipped_winners("t4", tmp_path) == {}
     monkeypatch.setattr(Path, "read_bytes", lambda self: pytest.fail("read again"))
-    assert tuning_files.shipped_winners("h200", tmp_path) is found
+    assert tuning_files.shipped_winners("h200", tmp_path) is by_problem
     tuning_files.write_winners(winners, HEADER, THREE[:1])
     monkeypatch.undo()
     assert len(tuning_files.shipped_winners("h200", tmp_path)) == 1  # but what was written is seen
@@ -638,11 +638,11 @@ def test_shipped_winners_can_be_read() -> None:
 def test_lines_are_parsed_on_demand(winners: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
     monkeypatch.setattr(tuning_files, "parse_config", lambda text: asked.append(text) or Config())
-    found = tuning_files.shipped_winners("h200", tmp_path)
-    assert len(found) == 3
-    assert WIDE.key() in found
+    by_problem = tuning_files.shipped_winners("h200", tmp_path)
+    assert len(by_problem) == 3
+    assert WIDE.key() in by_problem
     assert asked == []  # thousands of winners must not slow the first answer down
-    assert found[WIDE.key()].config == Config()
+    assert by_problem[WIDE.key()].config == Config()
     assert asked == [str(Config(kg=4, vec_a=4))]
 
 

@@ -116,9 +116,9 @@ def test_integers_are_exact_or_wrong():
     out = ref.exact.astype(np.int32)
     assert compare(out, ref).ok
     out[3, 4] += 1
-    found = compare(out, ref)
-    assert not found.ok
-    assert found.where == (3, 4)
+    deviation = compare(out, ref)
+    assert not deviation.ok
+    assert deviation.where == (3, 4)
 
 
 @pytest.mark.parametrize(("name", "compute"), [("f32", "tf32"), ("s8", ""), ("e4m3", ""), ("e5m2", "")])

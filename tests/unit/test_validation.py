@@ -142,9 +142,9 @@ def test_command_on_the_emulated_device(tmp_path, monkeypatch, children):
     assert document["problems"] == 3
     assert document["scores"][0]["problems"] == 3
     assert 0 < document["scores"][0]["first"] <= 1
-    header, found = read_rows(rows)
+    header, read = read_rows(rows)
     assert (header["device"], header["seed"]) == ("emulated", 0)
-    assert [row.measured >= 3 for row in found] == [True] * 3
+    assert [row.measured >= 3 for row in read] == [True] * 3
     (tmp_path / "rows.jsonl.xz").write_bytes(lzma.compress(rows.read_bytes()))
     again = CliRunner().invoke(app, ["model", "validate", "--from", str(tmp_path / "rows.jsonl.xz"), "--json"])
     assert json.loads(again.stdout) == document

@@ -63,8 +63,8 @@ def test_targets_before_sm_80_lack_the_instructions() -> None:
 def test_candidates_are_the_legal_rows_of_a_plain_search() -> None:
     family = registry.FAMILIES["vector_mma"]
     for p in (P, TF32, replace(P, n=33, ldb=0, ldc=0)):
-        found = candidates(lower(p), H200)
-        mine = found.take(np.flatnonzero(found.family == family.code))
+        columns = candidates(lower(p), H200)
+        mine = columns.take(np.flatnonzero(columns.family == family.code))
         every = Columns.product(dict(family.candidates.axes)).replace(family=family.code)
         assert len(mine) == legal(lower(p), every, H200).sum() > 5
 

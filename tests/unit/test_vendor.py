@@ -72,12 +72,12 @@ def measured(problem: Gemm = P, theirs: Any = FAST, ours: Any = SLOW) -> VendorM
     """The measurements of both in one run."""
     work = Bench(EmulatedDriver())
     winner = work.measure(problem, ours)
-    _, found = work.compare_with_vendor(problem, [ours])
-    assert found is not None
+    _, vendor = work.compare_with_vendor(problem, [ours])
+    assert vendor is not None
     with Database(choice.settings.settings().database) as database:
         database.set_winner(winner)
-        database.add_vendor(found)
-    return found
+        database.add_vendor(vendor)
+    return vendor
 
 
 def fakes() -> int:
@@ -87,20 +87,20 @@ def fakes() -> int:
 
 
 def test_rows_of_a_library_are_kept_apart_from_those_of_configurations(path: Path) -> None:
-    found = measured()
-    assert (found.outcome, found.library, found.version) == ("ok", "fake", "Fake 1.0")
-    assert vendor_from_dict(found.as_dict()) == found
+    measured_times = measured()
+    assert (measured_times.outcome, measured_times.library, measured_times.version) == ("ok", "fake", "Fake 1.0")
+    assert vendor_from_dict(measured_times.as_dict()) == measured_times
     with Database(path) as database:
-        assert database.vendor(P, "emulated", "model") == found
+        assert database.vendor(P, "emulated", "model") == measured_times
         assert database.vendor(Gemm(8, 8, 8), "emulated", "model") is None
-        assert list(database.vendors("emulated", "model")) == [found]
+        assert list(database.vendors("emulated", "model")) == [measured_times]
         assert [m.config for m in database.measurements()] == [SLOW]
         assert [m.config for m in database.fastest("emulated", "model")] == [SLOW]
         assert database.info()["unreadable"] == 0
 
 
 def test_calls_use_the_library_where_it_is_faster(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = measured()
+    measured_times = measured()
     exact = (X.astype(np.float64) @ Y).astype(np.float32)
     fakes()
     before = vendor_calls.LAUNCHES["Fake 1.0"]
@@ -117,7 +117,7 @@ def test_calls_use_the_library_where_it_is_faster(monkeypatch: pytest.MonkeyPatc
         assert fakes() == count, options
     assert vendor_calls.LAUNCHES["Fake 1.0"] == before + 2
     [chosen] = selection.select(P, device("emulated"), choice.database())
-    assert (chosen.config, chosen.vendor) == (SLOW, found)
+    assert (chosen.config, chosen.vendor) == (SLOW, measured_times)
     digest = ptxgen.selection_digest()
     monkeypatch.setenv("PTXGEN_VENDOR", "never")
     ptxgen.gemm(X, Y)
@@ -145,8 +145,8 @@ def test_calls_use_the_kernel_where_it_is_as_fast_or_the_library_has_changed(mon
 
 def test_a_library_with_wrong_results_is_no_candidate(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE_WRONG", "1")
-    found = measured()
-    assert (found.outcome, found.samples) == ("wrong_result", ())
+    measured_times = measured()
+    assert (measured_times.outcome, measured_times.samples) == ("wrong_result", ())
     fakes()
     ptxgen.gemm(X, Y)
     assert fakes() == 0

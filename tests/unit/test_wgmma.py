@@ -136,7 +136,7 @@ def test_realignment_moves_every_word_once():
             lines, width = (x.tile, c.u) if x.kmajor else (c.u, x.tile)
             assert x.residue_bytes % 128 == 0
             assert x.residue_bytes * 8 <= (made.y.base if x is made.x else made.mainloop.stage_bytes - x.base)
-            found, got = set(), set()
+            written, got = set(), set()
             for t in range(128 * made.mainloop.realign.warpgroups):
                 group, word = t >> x.log2_line_threads, t & x.line_threads - 1
                 further, line = divmod(group, x.residues_at_once)
@@ -152,10 +152,10 @@ def test_realignment_moves_every_word_once():
                     put = (8 * further + residue) * x.span + 4 * turned + m.target
                     here = 8 * nth + residue
                     assert put == swizzled(np.array(box * lines * x.span + here * x.span + 4 * word), x.span)
-                    found.add(put)
+                    written.add(put)
                     got.add(first)
-            assert len(found) == len(got) == lines * width // 2
-            assert found == set(range(0, lines * width * 2, 4))
+            assert len(written) == len(got) == lines * width // 2
+            assert written == set(range(0, lines * width * 2, 4))
             seen += 1
     assert seen > 20
 
@@ -430,9 +430,9 @@ def test_illegal_configurations_break_the_expected_rule(problem, config, rule):
     plain = {"family": "wgmma", "ml": "64", "nl": "64", "u": "64", "stages": "4"}
     values = plain | dict(word.split("=") for word in config.split())
     c = parse_config(" ".join(f"{n}={v}" for n, v in values.items()))
-    found = first_violation(problem, c, H200)
-    assert found is not None
-    assert found.name == rule
+    violation = first_violation(problem, c, H200)
+    assert violation is not None
+    assert violation.name == rule
     with pytest.raises(ConfigError, match=rule):
         plan_for(problem, c, H200)
 

@@ -42,10 +42,10 @@ def test_minimal_filtering_is_correlation(g, a_t):
     rng = np.random.default_rng(0)
     patch, taps = rng.standard_normal((4, 4)), g.shape[1]
     filter_ = rng.standard_normal((taps, taps))
-    found = a_t @ ((g @ filter_ @ g.T) * (B_T @ patch @ B_T.T)) @ a_t.T
+    result = a_t @ ((g @ filter_ @ g.T) * (B_T @ patch @ B_T.T)) @ a_t.T
     size = 5 - taps
     direct = [[np.sum(patch[i : i + taps, j : j + taps] * filter_) for j in range(size)] for i in range(size)]
-    assert found == pytest.approx(np.array(direct), abs=1e-12)
+    assert result == pytest.approx(np.array(direct), abs=1e-12)
 
 
 def interpolated(a_t_rows: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -69,9 +69,9 @@ def test_minimal_filtering_of_six_points_is_correlation(tile):
     b_t, g, a_t = interpolated(tile)
     patch, taps = rng.standard_normal((6, 6)), 7 - tile
     filter_ = rng.standard_normal((taps, taps))
-    found = a_t @ ((g @ filter_ @ g.T) * (b_t @ patch @ b_t.T)) @ a_t.T
+    result = a_t @ ((g @ filter_ @ g.T) * (b_t @ patch @ b_t.T)) @ a_t.T
     direct = [[np.sum(patch[i : i + taps, j : j + taps] * filter_) for j in range(tile)] for i in range(tile)]
-    assert found == pytest.approx(np.array(direct), abs=1e-11)
+    assert result == pytest.approx(np.array(direct), abs=1e-11)
 
 
 @pytest.mark.parametrize("direction", ["forward", "input_grad", "weight_grad"])

@@ -62,15 +62,20 @@ def test_real_child_measures():
         hello = w.start()
         assert hello["device"]["name"] == "emulated"
         assert (w.environment.clock, w.environment.commit) == ("model", "abc")
-        found = w.measure(P, C, purpose="sample")
-        assert (found.problem, found.config, found.outcome, found.purpose) == (P, C, "ok", "sample")
-        assert found.environment == w.environment
-        assert len(found.samples) == 1
-        assert len(found.digest) == 16
+        measurement = w.measure(P, C, purpose="sample")
+        assert (measurement.problem, measurement.config, measurement.outcome, measurement.purpose) == (
+            P,
+            C,
+            "ok",
+            "sample",
+        )
+        assert measurement.environment == w.environment
+        assert len(measurement.samples) == 1
+        assert len(measurement.digest) == 16
         illegal = w.measure(P, replace(C, lanes_m=32))
         assert illegal.outcome == "launch_error"
         assert "simt_tile_m" in illegal.message
-        assert w.measure(P, C).samples == found.samples  # the same child
+        assert w.measure(P, C).samples == measurement.samples  # the same child
     assert w.child is None
 
 
@@ -128,11 +133,16 @@ def test_failing_child_is_an_outcome_and_is_replaced(child, each, outcome, words
     body = "if first_time:\n" + textwrap.indent(each, "    ")
     with child(body, seconds=0.7 if outcome == "timeout" else 30.0) as w:
         began = time.monotonic()
-        found = w.measure(P, C, purpose="search")
-        assert (found.outcome, found.problem, found.config, found.purpose) == (outcome, P, C, "search")
-        assert found.environment.device == "emulated"
-        assert found.samples == ()
-        assert words in found.message
+        measurement = w.measure(P, C, purpose="search")
+        assert (measurement.outcome, measurement.problem, measurement.config, measurement.purpose) == (
+            outcome,
+            P,
+            C,
+            "search",
+        )
+        assert measurement.environment.device == "emulated"
+        assert measurement.samples == ()
+        assert words in measurement.message
         assert time.monotonic() - began < 25
         assert w.child is None  # the one that failed is gone
         w.seconds = 30.0
@@ -143,17 +153,17 @@ def test_failing_child_is_an_outcome_and_is_replaced(child, each, outcome, words
 @pytest.mark.parametrize("name", ["SIGKILL", "SIGTERM", "SIGINT"])
 def test_external_signal_is_inconclusive(child, name):
     with child(f"if first_time: os.kill(os.getpid(), signal.{name}); time.sleep(60)") as w:
-        found = w.measure(P, C)
-        assert (found.outcome, found.inconclusive) == ("crashed", True)
-        assert found.message == f"the measuring process was ended from outside, by {name}"
+        measurement = w.measure(P, C)
+        assert (measurement.outcome, measurement.inconclusive) == ("crashed", True)
+        assert measurement.message == f"the measuring process was ended from outside, by {name}"
         assert w.measure(P, C) == GOOD
 
 
 @pytest.mark.parametrize("each", ["os.kill(os.getpid(), signal.SIGSEGV)", "os._exit(9)", "os.abort()", "1 / 0"])
 def test_crash_of_the_kernel_is_conclusive(child, each):
     with child(each) as w:
-        found = w.measure(P, C)
-        assert (found.outcome, found.inconclusive) == ("crashed", False)
+        measurement = w.measure(P, C)
+        assert (measurement.outcome, measurement.inconclusive) == ("crashed", False)
 
 
 def test_module_in_the_current_folder_is_not_imported(tmp_path, monkeypatch):

@@ -193,11 +193,11 @@ def test_streams_have_workspaces_of_their_own(on: Any, monkeypatch: pytest.Monke
     every = Workspaces(on)
     assert every.for_stream(1) is every.for_stream(1) is every.streams[1]
     assert len({id(w) for w in (every.own, every.for_stream(1), every.for_stream(3))}) == 3
-    found: list[Workspace] = [every.for_stream(module.PER_THREAD_STREAM)]  # a handle of a stream of each thread
-    worker = threading.Thread(target=lambda: found.append(every.for_stream(module.PER_THREAD_STREAM)), daemon=True)
+    workspaces: list[Workspace] = [every.for_stream(module.PER_THREAD_STREAM)]  # a handle of a stream of each thread
+    worker = threading.Thread(target=lambda: workspaces.append(every.for_stream(module.PER_THREAD_STREAM)), daemon=True)
     worker.start()
     join(worker)
-    assert found[0] is not found[1]
+    assert workspaces[0] is not workspaces[1]
     monkeypatch.setattr(module, "MAX_STREAMS", 2)
     use(every.for_stream(8), LARGE)
     every.for_stream(9)

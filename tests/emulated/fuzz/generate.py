@@ -54,7 +54,7 @@ def directed_file() -> File:
 @cache
 def files_of(family: str) -> tuple[File, ...]:
     """The files of one family. Other generators than its own need not run."""
-    members = next(found for g in GENERATORS if (found := [case for case in g() if case.family == family]))
+    members = next(of_family for g in GENERATORS if (of_family := [case for case in g() if case.family == family]))
     out = []
     for i in range(0, len(members), TOGETHER):
         some = tuple(members[i : i + TOGETHER])

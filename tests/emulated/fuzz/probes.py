@@ -243,8 +243,8 @@ def narrow_boxes() -> list[Case]:
     out = []
     for inner, swizzle in ((64, 128), (32, 128), (16, 32)):
         k = Kernel(f"narrow_{inner}_{swizzle}", "probe", (64,))
-        found = Map("in", k.reserve_input(bytes(range(1, 129)) * 8), "u8", (128, 8), 128, (inner, 8), swizzle)
-        k.maps.append(found)
+        source = Map("in", k.reserve_input(bytes(range(1, 129)) * 8), "u8", (128, 8), 128, (inner, 8), swizzle)
+        k.maps.append(source)
         room = 2048
         base, bar, first = asynchronous.start(k, k.name, room)
         k.emit(f"mul.lo.u32 %w, %t, 32; add.u32 %w, %w, {base}; st.shared.v4.b32 [%w], {{0, 0, 0, 0}};")
