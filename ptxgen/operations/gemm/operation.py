@@ -49,9 +49,10 @@ def _cublas_version() -> str | None:
 
 def _torch() -> Callable[..., Any]:
     from ptxgen.operations.gemm import pytorch
+    from ptxgen.runtime import vendor_libraries
 
-    pytorch.load_torch()
-    return pytorch.TorchScaled
+    vendor_libraries.load_torch()
+    return pytorch.torch_product
 
 
 def _plain(p: Gemm) -> Gemm:
@@ -89,7 +90,7 @@ GEMM = Operation(
     suites=SUITES,
     baselines={
         "cublas": Baseline("cublas", "cuBLASLt", _cublas, _CUBLAS, calls=_CALLS),
-        "torch": Baseline("torch", "torch scaled_mm", _torch),
+        "torch": Baseline("torch", "PyTorch", _torch),
     },
     c_form=C_FORM,
     random_problems={

@@ -1,5 +1,4 @@
-"""The baseline PyTorch for products of 8-bit floats with block scales: ``torch.nn.functional.scaled_mm``, which calls
-cuBLASLt."""
+"""The baseline PyTorch: ``torch.matmul``, and ``torch.nn.functional.scaled_mm`` for 8-bit floats with block scales."""
 
 from __future__ import annotations
 
@@ -11,6 +10,7 @@ from typing import Any
 
 from ptxgen.errors import LaunchError, ShapeError, UnavailableError
 from ptxgen.operations.gemm.problem import Gemm
+from ptxgen.operations.gemm.strided_arrays import A, B, span, stored_strides
 from ptxgen.problem.operation import VendorTimes
 from ptxgen.runtime import vendor_libraries
 from ptxgen.runtime.cuda import CudaDriver
@@ -78,6 +78,45 @@ class TorchProduct:
         return memory.view(getattr(self.torch, dtype))
 
 
+class TorchMatmul(TorchProduct):
+    """A product, or a batch of products, of matrices of one type by ``torch.matmul``. PyTorch reads A and B with their
+    strides, and allocates the result without gaps.
+
+    UnavailableError: PyTorch is missing. ShapeError: an extent is zero. LaunchError: the problem has an epilogue,
+    conjugated operands, or another type of C than of A.
+    """
+
+    def __init__(self, driver: CudaDriver, problem: Gemm, addresses: Mapping[str, int]) -> None:
+        if problem.epilogue or len(set(problem.types)) > 1 or set(problem.layout) - set("NT"):
+            raise LaunchError(
+                f"{problem.key()}: PyTorch's product takes A and B of one type, which is that of C, layouts of N and T,"
+                " and no epilogue"
+            )
+        super().__init__(driver, problem, vendor_libraries.load_torch())
+
+    @contextmanager
+    def on_stream(self) -> Iterator[None]:
+        """Within the block, PyTorch also has the arithmetic of the problem."""
+        settings = self.torch.backends.cuda.matmul
+        before, settings.allow_tf32 = settings.allow_tf32, self.problem.compute == "tf32"
+        try:
+            with super().on_stream():
+                yield
+        finally:
+            settings.allow_tf32 = before
+
+    def call(self, addresses: Mapping[str, int]) -> Callable[[], Any]:
+        a, b = self._operand(A, addresses["A"]), self._operand(B, addresses["B"])
+        return lambda: self.torch.matmul(a, b)
+
+    def _operand(self, operand: int, address: int) -> Any:
+        p = self.problem
+        size, dtype = p.types[operand].bytes, p.types[operand].numpy.name
+        memory = self.matrix(address, 1, span(p, operand), size, dtype)
+        stored = memory.as_strided(p.stored[operand], (*stored_strides(p, operand), 1))
+        return stored.mT if p.layout[operand] == "T" else stored
+
+
 class TorchScaled(TorchProduct):
     """A product of 8-bit floats with block scales. Scales are copied to the order that PyTorch requires, which is not
     timed; PyTorch allocates the result. ``addresses``: the addresses of the scales, by name.
@@ -116,6 +155,11 @@ class TorchScaled(TorchProduct):
         if s.rows == 1:
             return rows.t().contiguous().t()
         return torch.nn.functional.pad(rows, (0, -rows.shape[1] % K_BLOCKS)).contiguous().t()
+
+
+def torch_product(driver: CudaDriver, problem: Gemm, addresses: Mapping[str, int]) -> TorchProduct:
+    """PyTorch's product for a problem: with scales, or of plain matrices. Errors as those of the classes."""
+    return (TorchScaled if problem.scalings else TorchMatmul)(driver, problem, addresses)
 
 
 def load_torch() -> Any:

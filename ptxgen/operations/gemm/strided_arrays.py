@@ -13,7 +13,7 @@ from ptxgen.problem.reference import Array
 A, B, C = range(3)
 
 
-def _strides(p: Gemm, operand: int) -> tuple[int, ...]:
+def stored_strides(p: Gemm, operand: int) -> tuple[int, ...]:
     """The batch stride, only for batches, and the leading dimension of an operand, in elements."""
     ld, stride = (p.lda, p.ldb, p.ldc)[operand], p.strides[operand]
     return (ld,) if p.batch == 1 else (stride, ld)
@@ -22,13 +22,13 @@ def _strides(p: Gemm, operand: int) -> tuple[int, ...]:
 def span(p: Gemm, operand: int) -> int:
     """The size of an operand in memory in elements. The last row counts as a full leading dimension."""
     *items, rows, _ = p.stored[operand]
-    *strides, ld = _strides(p, operand)
-    return rows * ld + sum((n - 1) * s for n, s in zip(items, strides, strict=True)) if rows else 0
+    *outer, ld = stored_strides(p, operand)
+    return rows * ld + sum((n - 1) * s for n, s in zip(items, outer, strict=True)) if rows else 0
 
 
 def elements(p: Gemm, operand: int, memory: Array) -> Array:
     """The operand as a strided view of contiguous ``memory``, which begins with the first element of the operand."""
-    return strided(memory, p.stored[operand], (*_strides(p, operand), 1))
+    return strided(memory, p.stored[operand], (*stored_strides(p, operand), 1))
 
 
 def strided(memory: Array, shape: Sequence[int], strides: Sequence[int]) -> Array:
@@ -42,7 +42,7 @@ def strided(memory: Array, shape: Sequence[int], strides: Sequence[int]) -> Arra
 
 def extent(p: Gemm, operand: int) -> int:
     """The number of elements of memory from the first to the last element of an operand."""
-    shape, strides = p.stored[operand], (*_strides(p, operand), 1)
+    shape, strides = p.stored[operand], (*stored_strides(p, operand), 1)
     return 0 if 0 in shape else 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
 
 
