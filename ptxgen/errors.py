@@ -13,7 +13,7 @@ PtxgenError
 ├── AssembleError                 ptxas or the driver rejected a kernel
 ├── LaunchError                   a launch failed
 ├── DatabaseError                 the tuning database cannot be used
-│   ├── SchemaError               written by a newer ptxgen
+│   ├── SchemaError               written by another version of ptxgen
 │   └── CorruptError              not a database, or a damaged one
 ├── UnavailableError              an optional dependency is missing; the message names it
 └── EmulatorError                 raised by the emulated device
@@ -114,7 +114,7 @@ class DatabaseError(PtxgenError):
 
 
 class SchemaError(DatabaseError):
-    """The database was written by a newer ptxgen."""
+    """Another version of ptxgen wrote the file."""
 
 
 class CorruptError(DatabaseError):

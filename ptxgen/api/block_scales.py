@@ -65,7 +65,7 @@ class _Side:
 
     @property
     def _rows_per_block(self) -> dict[int, int]:
-        """The number of scales along the rows -> the number of rows that share a scale."""
+        """A map from the number of scales along the rows to the number of rows that share one scale."""
         return {-(-self.extent // DEPTH): DEPTH, self.extent: 1}
 
     def checked(self, blocks: int) -> BlockScale:

@@ -27,9 +27,9 @@ def database() -> Database | None:
 
 
 def choose(problem: Problem, on: Driver) -> Config | None:
-    """The configuration of a problem: its stored winner, else that of the typical problem which represents it if legal,
-    else the one that is selected for the problem itself. None: no configuration is legal. ``PTXGEN_LOG=select`` prints
-    the choice."""
+    """The configuration of a problem: the stored winner of the problem; else the configuration of its typical problem,
+    if that is legal for this problem; else the configuration that is selected for the problem itself. None: no
+    configuration is legal. ``PTXGEN_LOG=select`` prints the choice."""
     selected = chosen(problem, on)
     if selected is not None and settings.settings().log == "select":
         source = "predicted" if selected.predicted else "measured"

@@ -151,8 +151,8 @@ def _function(name: str, x: Any, parameters: str = "c") -> Callable[..., Any]:
 
 
 def _task(pairs: Pairs, form: tuple[Any, ...], test: Callable[..., Any] | None, finished: bool) -> TaskFunction:
-    """The task of an output. ``form``: a name in ``_OUTPUTS``, and the first arguments of the function that this name
-    has there."""
+    """The task of an output. ``form``: a name in ``_OUTPUTS``, then the first arguments of the function that
+    ``_OUTPUTS`` has for the name."""
     name, *words = form
     caller = next((x for x in (test, pairs.finish, pairs.step, pairs.when) if isinstance(x, FunctionType)), None)
     return TaskFunction(pairs.function(partial(_OUTPUTS[name], *words), test, finished), place=caller)

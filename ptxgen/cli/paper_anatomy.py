@@ -44,7 +44,8 @@ def measured(driver: CudaDriver) -> Document:
 
 
 def table(document: Document) -> PaperTable:
-    """The table with a row for each property, and a column for each library and for each library of the paper."""
+    """The table with a row for each property, a column for each measured library, and a column for each library in the
+    paper."""
     own = [_properties(row) for row in document["libraries"]]
     names = [str(row["name"]) for row in document["libraries"]]
     properties = list(dict.fromkeys(name for column in (*own, PAPER) for name in column))

@@ -171,7 +171,8 @@ class TopRecords(DeviceText):
         return ParameterList((given("u64", FROM, COUNTS, OFFSETS), numbers))
 
     def part(self, n: int) -> int:
-        """The number of first records of a run that are sorted first; their n-th best bounds the others."""
+        """The number of records at the start of a run that a block sorts first. The n-th best of these is a bound:
+        other records of the run that are behind it are dropped."""
         most = self.RUN // 2
         return max(64, 1 << (2 * n - 1).bit_length()) if 4 * n <= most else self.RUN
 

@@ -81,7 +81,7 @@ class PythonText:
                 self._names[x] = name
 
     def __call__(self, x: Node) -> str:
-        """The expression of a node."""
+        """The Python expression that has the value of a node."""
         return self._names.get(x) or self._text(x)
 
     def _text(self, x: Node) -> str:

@@ -171,7 +171,7 @@ def function_in(module: str, name: str) -> Callable[..., Any]:
 
 
 class _Deferred:
-    """A module in place of which this object stands until a name in it is read."""
+    """A placeholder for a module, which is imported when a name of the module is first read."""
 
     def __init__(self, module: str) -> None:
         self._module = module

@@ -103,8 +103,8 @@ class IndexMap:
         return 0 if not self.digits else self.digits[0][1] if len(self.digits) == 1 else None
 
     def contiguous_run(self) -> int:
-        """The length of contiguous runs of offsets. A stride above 1 shortens it, because a warp then reads more
-        sectors."""
+        """The extent of the fastest digit divided by its stride: a measure of how many useful elements a warp reads
+        from each sector."""
         if not self.digits:
             return 1
         extent, step = self.digits[-1]

@@ -149,7 +149,7 @@ class Runner:
         return runner._bind(addresses, runner.prepare(alpha, beta, scalars=scalars))
 
     def _bind(self, addresses: Mapping[str, int], prepared: list[PackedStep]) -> Callable[[], None]:
-        """The function of ``bind``, for a runner whose preparations have run."""
+        """The function that ``bind`` returns; the preparations have run."""
         driver, kernel, launch = self.driver, self.kernel, self.launch
         bound = [addresses[name] for name in self.problem.arrays]
         current: Allocation | None = None

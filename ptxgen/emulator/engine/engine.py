@@ -506,8 +506,8 @@ class Engine:
         return False
 
     def convergent(self, c: WarpBatch, blk: Block, m: Array) -> Any:
-        """The lanes of ``m`` in complete warps, those of which all lanes that must converge are in ``m``; ``m`` itself
-        if all warps are complete."""
+        """The lanes of ``m`` that belong to complete warps; ``m`` itself if all warps are complete. A warp is complete
+        if ``m`` has all of its lanes that must converge."""
         live: Any = c.live()
         if blk.members is not None and not blk.aligned:
             here = m.reshape(-1, 32)

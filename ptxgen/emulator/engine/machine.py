@@ -218,16 +218,15 @@ def launch(
 ) -> Stats:
     """Runs one kernel of a PTX text.
 
-    entry: the symbol of the kernel, or its C++ name, with or without parameters and template arguments.
-    args: NumPy arrays are device buffers, updated in place unless read-only; NumPy scalars are
-    passed by value, as are 0-d or 1-d void and uint8 arrays, and tensor maps, for .b8 array parameters. Textures are
-    passed as handles.
-    cluster: the cluster size, unless the kernel declares it.
-    variables: contents of .global (also managed) and .const variables by name; others have their initial values. The
-    arrays have the size of the variables and are updated in place unless read-only. A .texref or .surfref variable
-    takes a texture.
-    Raises InputError for arguments that do not fit, a Fault for undefined behaviour of the kernel, Faults if the option
-    ``faults`` lets the launch go on after them.
+    ``entry``: the symbol of the kernel, or its C++ name, with or without parameters and template arguments. ``args``:
+    one value per parameter. A NumPy array is a device buffer, updated in place unless it is read-only. A NumPy scalar
+    is passed by value; so are 0-d or 1-d arrays of void or uint8, and tensor maps, to parameters that are .b8 arrays. A
+    texture is passed as a handle. ``cluster``: the cluster size, unless the kernel declares it. ``variables``: contents
+    of .global (also managed) and .const variables by name; others have their initial values. An array has the size of
+    its variable, and is updated in place unless it is read-only. A .texref or .surfref variable takes a texture.
+
+    InputError: an argument breaks a rule. Fault: the kernel has undefined behaviour. Faults: it has, and the option
+    ``faults`` lets the launch go on.
     """
     machine = Machine(**options)
     digest = hashlib.sha256(ptx.encode()).digest()

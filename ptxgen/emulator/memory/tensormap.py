@@ -201,12 +201,14 @@ def tensormap(
     channels: int | None = None,
     pixels: int | None = None,
 ) -> TensorMap:
-    """A tensor map, checked as cuTensorMapEncodeTiled checks its arguments, or (with ``channels``) as ...Im2col does.
+    """A tensor map for ``launch``. Its arguments are checked as cuTensorMapEncodeTiled checks them or, with
+    ``channels``, as cuTensorMapEncodeIm2col does. Dimensions are listed innermost first.
 
-    base: an address, or a NumPy array, which also supplies type, extents and strides. Dimensions go innermost
-    first; strides are in bytes, of dimension 1 on. type: u8 u16 u32 s32 u64 s64 f16 f32 f64 bf16 f32.ftz
-    tf32 tf32.ftz. swizzle: 0, 32, 64 or 128. fill: "zero" or "nan". im2col: lower and upper corners of the box of
-    pixels, channels a pixel, pixels a column, instead of box. InputError names the rule that is broken.
+    ``base``: an address, or a NumPy array, which also supplies ``type``, ``extents`` and ``strides``. ``type``: u8,
+    u16, u32, s32, u64, s64, f16, f32, f64, bf16, f32.ftz, tf32 or tf32.ftz. ``strides``: in bytes, from dimension 1 on.
+    ``box``: the extents of a box. ``swizzle``: 0, 32, 64 or 128. ``fill``: "zero" or "nan". An im2col map has, in place
+    of ``box``: ``lower``, ``upper``: the corners of the box of pixels; ``channels``: channels of a pixel that a copy
+    moves; ``pixels``: pixels that a copy moves. InputError: an argument breaks a rule.
     """
     if isinstance(base, np.ndarray):
         require(base.dtype in _NUMPY or type is not None, f"no tensor map has elements of {base.dtype}: give a type")

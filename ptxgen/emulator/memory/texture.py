@@ -114,13 +114,14 @@ def texture(
 ) -> Texture:
     """A texture, or a surface, of an array in device memory; an argument of ``launch`` for a .u64 handle.
 
-    base: an address, or a C-contiguous NumPy array, which also supplies type and extents. Its axes are layer (if
-    ``layered``), face (if ``cube``: 6), depth, height, width and channel (if ``channels`` is 2 or 4).
-    extents: of an address, in the order of these axes, without channel. type: u8 s8 u16 s16 u32 s32 f16 f32.
-    pitch: bytes of a row. filter: "point" or "linear". address: "clamp", "border", "wrap" or "mirror", or one for each
-    of x, y and z; wrap and mirror need normalised coordinates. normalised: coordinates are 0 to 1. fractions: integers
-    of 8 or 16 bits are read as floating-point numbers, 0 to 1 or -1 to 1. border: the texel outside the array.
-    InputError names the rule that is broken.
+    ``base``: an address, or a C-contiguous NumPy array, which also supplies ``type`` and ``extents``. The axes of an
+    array are layer (if ``layered``), face (if ``cube``: 6), depth, height, width and channel (if ``channels`` is 2 or
+    4). ``extents``: those of the memory at an address, in the order of these axes, without channel. ``type``: u8, s8,
+    u16, s16, u32, s32, f16 or f32. ``pitch``: bytes of a row. ``filter``: "point" or "linear". ``address``: "clamp",
+    "border", "wrap" or "mirror", or one of these for each of x, y and z; wrap and mirror need normalised coordinates.
+    ``normalised``: coordinates are from 0 to 1. ``fractions``: integers of 8 or 16 bits are read as floating-point
+    numbers, from 0 to 1 or from -1 to 1. ``border``: the texel outside the array. InputError: an argument breaks a
+    rule.
     """
     require(channels in ORDERS, f"channels is {channels}; it must be 1, 2 or 4")
     if isinstance(base, np.ndarray):

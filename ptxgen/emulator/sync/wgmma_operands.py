@@ -68,7 +68,8 @@ def within(where: Region, end: int) -> bool:
 
 
 def matrix(arena: Array, where: Array, transposed: bool, dtype: Any) -> Array:
-    """The elements of an operand, row by row. ``arena``: shared memory as chunks, which are pairs of 64-bit words."""
+    """The elements of an operand, row by row. ``arena``: shared memory as chunks, which are pairs of 64-bit words;
+    ``where``: the numbers of the operand's chunks, as ``region`` orders them."""
     data = arena[where]
     if not transposed:
         rows: Array = data.view(dtype).reshape(len(where), -1)

@@ -135,7 +135,7 @@ class Dequantizer:
 
     @property
     def pairs_of_word(self) -> int:
-        """Pairs of adjacent weights of a word."""
+        """The number of pairs of adjacent weights in a word."""
         return self.elements // 2
 
     @property
@@ -149,12 +149,13 @@ class Dequantizer:
 
     @property
     def byte_magic(self) -> str:
-        """``magic`` of a lower nibble, and in the upper half of an upper one."""
+        """``magic`` for a pair of which the lower half comes from a lower nibble and the upper half from an upper
+        nibble."""
         return f"0x{MAGIC[self.dtype] * 0x10001 | self._sign | self._sign << 20:08X}"
 
     @property
     def byte_offset(self) -> str:
-        """``offset`` in the lower half, ``upper_offset`` in the upper half."""
+        """The addend for such a pair: ``offset`` in the lower half, ``upper_offset`` in the upper half."""
         lower, upper = (x | NEGATIVE for x in (MAGIC[self.dtype] | self._sign, UPPER | self._sign << 4))
         return f"0x{lower | upper << 16:08X}"
 
@@ -166,7 +167,7 @@ class Dequantizer:
 
     @property
     def selector_step(self) -> str:
-        """What the selector of the next pair has more."""
+        """The difference between the selectors of a pair and of the next pair."""
         return _selector(self._selector_step)
 
     @property

@@ -90,8 +90,8 @@ def resident_blocks(c: Columns, g: Geometry, d: Device) -> Any:
 
 
 def epilogue_costs(p: KernelProblem, c: Columns, g: TileGeometry, d: Device, width: Any) -> dict[str, Any]:
-    """The costs of kernels whose warps load A and B themselves: resident blocks, and cycles for C by each way to store
-    it. ``width``: elements of an access to C."""
+    """The costs of kernels whose warps load A and B themselves: the resident blocks, and for each way to store C the
+    cycles that it takes. ``width``: elements of an access to C."""
     tile = c.ml * c.nl
     size = p.output.bytes
     smem = (

@@ -35,8 +35,9 @@ def calibrated(p: KernelProblem) -> bool:
 
 def store_cycles(p: KernelProblem, c: Columns, g: TileGeometry, width: Any, adjacent: Any) -> Any:
     """Cycles in which a block stores a whole tile of C, in 32-byte sectors. ``width``: elements of an access;
-    ``adjacent``: elements that a thread has side by side in registers; a warp's accesses that are narrower visit a
-    sector several times. Through shared memory, a warp stores whole rows, whose ends share sectors."""
+    ``adjacent``: elements that a thread has side by side in registers. If accesses are narrower than these elements, a
+    warp visits a sector several times. Through shared memory, a warp stores whole rows, and the last sector of one row
+    is the first of the next."""
     bytes_ = c.ml * c.nl * p.output.bytes
     visits = np.maximum(np.minimum(adjacent * p.output.bytes, SECTOR) / (width * p.output.bytes), 1)
     rows = np.where(width * p.output.bytes < 16, 1 + SECTOR / np.minimum(c.nl * p.output.bytes, perf_costs.LINE), 1)

@@ -111,8 +111,7 @@ class TapSums(Part):
 
     @property
     def slices_bytes(self) -> int:
-        """The factor that turns the number of sums of a slice into the bytes from one of a thread's slices to its
-        next."""
+        """The number of bytes from one of a thread's slices to its next, divided by the number of sums of a slice."""
         return self.THREADS_PER_TAP * self.arithmetic.bytes
 
     @property
@@ -151,7 +150,7 @@ class BlockSums:
 
     @property
     def bytes(self) -> int:
-        """Bytes that one sum of all threads takes."""
+        """The bytes that all threads together need for one of their sums."""
         return self.threads * self.size
 
     @property

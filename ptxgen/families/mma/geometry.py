@@ -80,8 +80,8 @@ def fragment_load(p: KernelProblem, kmajor: bool) -> int:
 
 
 def adjacent(p: KernelProblem, warp_tile: Any, first: bool, load: int) -> Any:
-    """The number of adjacent rows (or columns) of C that one lane holds, which is that of a vector load. It is 1 if
-    more would take moves between registers, because the registers of a fragment are consecutive."""
+    """The number of adjacent rows (or columns) of C that one lane holds: the number of elements of a vector load. It is
+    1 if more would take moves between registers, because the registers of a fragment are consecutive."""
     most = {BYTES: 2, VECTOR: 2 if first else 4 if p.element.bytes == 4 else 1}.get(load, 1)
     most = min(most, 16 // p.element.bytes)
     return np.maximum(np.minimum(power_of_two_in(warp_tile // 8), most), 1)

@@ -31,7 +31,7 @@ def sink_of(p: KernelProblem) -> ElementGroups | None:
 
 
 def array_bytes(p: KernelProblem) -> int:
-    """Bytes of an element of the array."""
+    """The size of an element of the reduced array in bytes."""
     return dtype(p.sink.array.element.type).bytes
 
 

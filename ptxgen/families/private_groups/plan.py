@@ -102,7 +102,7 @@ class SliceSums(Part):
 
 
 def _pairs(p: KernelProblem) -> int:
-    """The number of elements that have the same key."""
+    """The number of array elements that have one key in common."""
     return int(p.n if p.sink.by_rows else p.m)
 
 

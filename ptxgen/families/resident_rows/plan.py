@@ -369,7 +369,8 @@ class ResidentRows(Part):
 
     @property
     def copied(self) -> list[tuple[int, int]]:
-        """For each copy: the first element that all threads copy, and its offset."""
+        """For each copy of a thread: the first of the elements that the threads of the block copy together, and its
+        offset in bytes."""
         return [(n * self.threads, n * self.threads * self.bytes) for n in range(self.copies)]
 
     @property

@@ -89,7 +89,8 @@ def greatest_sum(condition: Node, p: KernelProblem) -> Node | None:
 
 
 def _end(value: Node, most: Node, p: KernelProblem) -> Node | None:
-    """The greatest sum if ``value``, a sum or its root, is at most ``most``. None: as of ``greatest_sum``."""
+    """The greatest sum if ``value``, a sum or its root, is at most ``most``. None: ``value`` or ``most`` is another
+    expression."""
     if value not in (SUM, ROOT) or not _is_of_row(most, p):
         return None
     return most if value is SUM else node("*", TYPE, most, node("*", TYPE, most, constant(SQUARED, TYPE)))

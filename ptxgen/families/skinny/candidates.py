@@ -59,8 +59,8 @@ class SkinnySpace(MultistageSpace):
     tile_rules = ("axis", "range", "threads", "skinny_tile", "skinny_warps")
 
     def neutral(self, p: KernelProblem) -> KernelProblem:
-        """The representative of the problem's class, which keeps short extents and which operands are one contiguous
-        column."""
+        """The representative of the problem's class. The representative has the same short extents, and the same
+        operands are one contiguous column."""
         m, n = (x if x <= SHORT else NEUTRAL for x in (p.m, p.n))
         plain = super().neutral(p).with_extents(m=m, n=n)
         for x in "AB":

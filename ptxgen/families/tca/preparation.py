@@ -113,7 +113,7 @@ class AssignWarps(Preparation):
 
     @property
     def shifted_warps(self) -> int:
-        """Twice the number of warps of a row of class 1."""
+        """The number that gives the warps of a row of class c if it is shifted right by c bits."""
         return 2 * self.block_warps
 
     @property

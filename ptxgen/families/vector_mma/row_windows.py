@@ -132,7 +132,7 @@ class RowWindows(Scan, Preparation):
 
     @property
     def arrays_bytes(self) -> dict[int, int]:
-        """Number of arrays with as many words as the bitmap -> bytes of these arrays."""
+        """The bytes of one array, and of two arrays, with as many words as the bitmap, by the number of arrays."""
         return {n: n * self.bitmap_bytes for n in (1, 2)}
 
     @property

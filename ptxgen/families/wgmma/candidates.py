@@ -177,13 +177,14 @@ class WgmmaSpace(TileSpace):
     )
 
     def is_dominated(self, p: KernelProblem, others: Collection[str]) -> bool:
-        """Other families were as fast in all but two of 496 measured GEMMs for which this is true: small ones."""
+        """True for small products of 16-bit elements that ``mma.sync`` computes, too. Other families were as fast in
+        all but two of 496 measured GEMMs of this sort."""
         small = im2col(p) is None and p.k <= SMALL and min(p.m, p.n) <= SMALL
         return small and not grouped(p) and p.element.bytes == 2 and multiplies_by(others, "mma.sync")
 
     def neutral(self, p: KernelProblem) -> KernelProblem:
-        """The representative of the problem's class. TMA can map the same of its operands; its extents are neutral, or
-        those that ``tma_rows`` needs."""
+        """The representative of the problem's class. TMA can map the same operands of both problems. The extents of the
+        representative are neutral, or those that ``tma_rows`` needs."""
         c = p.vectors[2] * p.output.bytes
         m, n = (next((r for r in LEAST if x <= r), NEUTRAL) for x in (NEUTRAL if grouped(p) else p.m, tma_n(p)))
         sizes = {x: p.operand(x).element.bytes for x in "AB"}

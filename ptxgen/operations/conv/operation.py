@@ -62,7 +62,8 @@ def _cudnn_version() -> str | None:
 
 
 def _search(driver: Any, p: Conv, sets: Any, timing: Any) -> str:
-    """PyTorch's calls do not name an algorithm of cuDNN: they use that of its heuristic."""
+    """The text that stands for the choice of cuDNN's heuristic: PyTorch's calls use this algorithm, and cannot name
+    another one."""
     return HEURISTIC
 
 

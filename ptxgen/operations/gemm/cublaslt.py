@@ -370,7 +370,7 @@ def search(driver: CudaDriver, problem: Gemm, sets: Sequence[Mapping[str, int]],
 
 
 def _text(algorithm: Algorithm) -> str:
-    """Its 64 bytes in hexadecimal, and the bytes of its workspace."""
+    """The text of an algorithm: its 64 bytes in hexadecimal, and the size of its workspace in bytes."""
     return f"{struct.pack('8Q', *algorithm.algo).hex()} {algorithm.workspace}"
 
 

@@ -101,7 +101,8 @@ class QuantizedGemm(Gemm):
         return (*super().arrays, "scales", *(["zeros"] if self.zeros else []))
 
     def _given_and_defaults(self) -> tuple[dict[str, Any], QuantizedGemm]:
-        """As for other problems, but the default of ``ldb`` is the number of bytes of a row in this format."""
+        """The fields of the text form and a problem with defaults for all others, as for other problems; the default of
+        ``ldb`` is the number of bytes of a row in this format."""
         given = {name: getattr(self, name) for name in (*self.SHAPE, "layout", "dtype")}
         defaults = type(self)(**given)
         object.__setattr__(defaults, "ldb", max(self.columns_b, 1))

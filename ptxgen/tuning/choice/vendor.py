@@ -44,8 +44,8 @@ COVERED = 1.2816  #: standard deviations that nine of ten errors do not exceed
 @dataclass(frozen=True)
 class PredictedVendor:
     """A vendor's library that is predicted to be faster, with the algorithm that its heuristic names. ``library``,
-    ``version``, ``us``, ``algorithm``: as of ``VendorMeasurement``; ``most_us``: microseconds that nine of ten
-    predictions keep, less than those of the configuration."""
+    ``version``, ``us``, ``algorithm``: as in ``VendorMeasurement``, with the predicted time; ``most_us``: microseconds
+    that the library does not exceed in nine of ten predictions."""
 
     library: str
     version: str
@@ -107,8 +107,8 @@ def _models(device: Device, database: Database | None) -> dict[str, VendorModel]
 def _predicted(
     problem: Problem, device: Device, database: Database | None, ours: Chosen, library: Baseline
 ) -> PredictedVendor | None:
-    """The library, if its predicted time is less than that of ``ours`` by the margin of the prediction; of a predicted
-    time of ``ours``, also by that of its model."""
+    """The library, if its predicted time is less than the time of ``ours`` by the margin of the prediction. If the time
+    of ``ours`` is predicted, too, the margin includes the error of that prediction."""
     if not math.isfinite(ours.us) or ours.scaled_from or ours.origin not in ("winner", "shipped", "model"):
         return None
     model = _models(device, database).get(problem.operation)

@@ -35,8 +35,8 @@ def collect(
     progress: Progress = SILENT,
 ) -> Collected:
     """Times the algorithm that the heuristic of a problem's library names, after a check of its result, until the
-    problems end or the deadline passes. ``processes``: started; they take problems in turn. ``clock``: of their
-    devices."""
+    problems end or the deadline passes. ``processes``: started processes, each of which takes the next problem when it
+    is idle; ``clock``: the clock of their devices."""
     done, lock, source = Collected(), threading.Lock(), iter(problems)
     known: set[Problem] = set()
 

@@ -222,8 +222,8 @@ class Bench:
 
     def heuristic(self, problem: Problem, timing: Timing, elements: int) -> VendorMeasurement | None:
         """The measurement of the algorithm that the heuristic of the vendor's library names, after a check of its
-        result; None: there is no library. ``elements``: those of C that are compared. LaunchError: it failed while it
-        was timed."""
+        result; None: there is no library. ``elements``: the number of elements of C that are compared. LaunchError: it
+        failed while it was timed."""
         measured, kernel = self._vendor_kernel(problem, timing, HEURISTIC, elements)
         if measured is None or kernel is None:
             return measured
@@ -234,7 +234,7 @@ class Bench:
         self, problem: Problem, timing: Timing, algorithm: str | None = None, elements: int = CHECKED_ELEMENTS
     ) -> tuple[VendorMeasurement | None, VendorKernel | None]:
         """An algorithm of the vendor's library, whose result is checked, and its measurement, still without samples.
-        ``algorithm``: its text, None: the fastest; ``elements``: those of C that are compared."""
+        ``algorithm``: its text, None: the fastest; ``elements``: the number of elements of C that are compared."""
         library = vendor_of(problem, self.driver.clock)
         version = library.calls.version() if library is not None and library.calls is not None else None
         if library is None or library.calls is None or version is None:

@@ -108,8 +108,8 @@ class Usable:
 
     @classmethod
     def of(cls, measurements: Iterable[Measurement], d: Device) -> Usable:
-        """The usable ones of ``measurements``, which may be a million: each is read once, and only its problem,
-        configuration and time are kept."""
+        """The usable measurements among ``measurements``, which may be a million. Each is read once, and only its
+        problem, configuration and time are kept."""
         usable = cls()
         for m in measurements:
             e = m.environment
@@ -152,7 +152,7 @@ class Training:
 
     @classmethod
     def gather(cls, measurements: Iterable[Measurement], d: Device, names: tuple[str, ...] = ()) -> Training:
-        """The training data of the usable ones of ``measurements``."""
+        """The training data of those ``measurements`` that are usable."""
         return cls.of(Usable.of(measurements, d), d, names)
 
     @classmethod

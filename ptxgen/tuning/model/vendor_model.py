@@ -1,8 +1,8 @@
 """Models of the time of vendors' libraries: boosted trees over facts of the problem, one for each operation.
 
-The file ``vendor.json.xz`` of a device has them. They are trained on the times of ``vendor_files`` and tell how much a
-library may exceed its prediction: on problems held out of training, nine of ten do not. Few trees are read by Python
-itself, so that a choice needs no XGBoost.
+The file ``vendor.json.xz`` of a device has them. They are trained on the times of ``vendor_files``. Each has a margin,
+which the time of a library exceeded for one in ten of the problems that were held out of training. Few trees are read
+by Python itself, so that a choice needs no XGBoost.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ def arithmetic(problem: Problem) -> str:
 
 
 def features(problem: Problem, device: Device) -> dict[str, float]:
-    """The features of a problem by name: those of what its kernels compute, and those that the operation gives for its
-    library."""
+    """The features of a problem by name: those that follow from its kernel problem and the device, and those that its
+    operation defines for the vendor's library."""
     p = lower(problem)
     m, n, k, batch = (max(int(x), 1) for x in (p.m, p.n, p.k, p.batch))
     values = {name: math.log2(x) for name, x in (("m", m), ("n", n), ("k", k), ("batch", batch))}
@@ -74,8 +74,9 @@ def least_us(problem: Problem, device: Device) -> float:
 
 @dataclass(frozen=True)
 class Prediction:
-    """Microseconds of a vendor's library, predicted. ``margin``: log2 of the factor by which nine of ten held-out
-    problems exceeded their prediction at most; ``library``: the name of its ``Baseline``."""
+    """The predicted time of a vendor's library. ``us``: microseconds; ``margin``: log2 of a factor: nine of ten
+    held-out problems took less than this factor times their predicted time; ``library``: the name of its
+    ``Baseline``."""
 
     us: float
     margin: float
@@ -130,8 +131,8 @@ def _sum(forest: dict[str, Any], x: Sequence[float]) -> float:
 
 
 def train(rows: Iterable[VendorTime], device: Device) -> dict[str, VendorModel]:
-    """A model for each operation of which enough times are known, by name. Of times of one problem the last counts. The
-    same rows give the same trees. UnavailableError: XGBoost is not installed."""
+    """A model for each operation of which enough times are known, by name. If a problem has several times, the last one
+    counts. The same rows give the same trees. UnavailableError: XGBoost is not installed."""
     latest = {row.problem: row for row in rows}
     by_operation: dict[str, list[VendorTime]] = {}
     for row in sorted(latest.values(), key=lambda row: row.problem.key()):
@@ -188,7 +189,7 @@ def _grown(x: NDArray[np.float32], y: NDArray[np.float64]) -> dict[str, Any]:
 
 
 def _short(values: list[float]) -> list[float]:
-    """The numbers of 32 bits with the digits that they need."""
+    """The numbers rounded to float32, with as few decimal digits as identify the float32."""
     return [float(str(np.float32(value))) for value in values]
 
 

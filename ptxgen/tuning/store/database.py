@@ -568,7 +568,7 @@ def destination(path: Path) -> Iterator[Database]:
 
 def readable(path: Path) -> Database | None:
     """The database at ``path``, opened for reading. None: there is no file, or, with a ``RuntimeWarning``, the file
-    cannot be used because it is empty or damaged, or a newer ptxgen wrote it."""
+    cannot be used because it is empty or damaged, or another version of ptxgen wrote it."""
     try:
         return Database(path, readonly=True) if path.exists() else None
     except (DatabaseError, OSError) as error:

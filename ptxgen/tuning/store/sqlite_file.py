@@ -166,8 +166,8 @@ class SqliteFile:
         return "mode=ro" if os.access(self.path.parent, os.W_OK) or log.exists() else "mode=ro&immutable=1"
 
     def _connection(self, timeout: float) -> sqlite3.Connection:
-        """A connection that has not read the file yet. The file is not trusted: its schema may call no functions,
-        and cannot be edited as a table."""
+        """A connection that has not read the file yet. SQLite does not trust the file: functions in its schema are not
+        called, and its schema is not writable."""
         uri = f"{self.path.absolute().as_uri()}?{self._mode()}"
         # SQLite serialises calls. Reads may come from any thread; two threads would share a transaction.
         db = sqlite3.connect(uri, uri=True, timeout=timeout, isolation_level=None, check_same_thread=not self.readonly)

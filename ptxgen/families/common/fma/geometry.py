@@ -109,7 +109,7 @@ def element_bytes(p: KernelProblem) -> tuple[int, int]:
 
 
 def row_pitch_c(c: Any) -> Any:
-    """Elements from one row of C to the next in shared memory."""
+    """The number of elements from one row of C to the next in shared memory."""
     return c.nl + 4
 
 

@@ -26,8 +26,8 @@ from ptxgen.tuning.selection import require
 
 
 class ExactFilter(TaskBaseline):
-    """The launches of ``ExactSelect`` or ``ExactNearest`` as a baseline. Calls use them without being asked where they
-    are faster."""
+    """The launches of ``ExactSelect`` or ``ExactNearest`` as a baseline. Calls use these launches, without an option,
+    where they are faster."""
 
     title = "exact filter"
 

@@ -108,8 +108,8 @@ def _condition(test: Node, names: dict[Node, str]) -> str:
 
 
 def erased(program: Program) -> tuple[Program, dict[str, str]]:
-    """The program with numbered names, and with the operands of commutative operators in an order that does not depend
-    on names; and original name -> numbered name."""
+    """Returns the program with numbered names, and a map from original to numbered names. The operands of commutative
+    operators are in an order that does not depend on names."""
     colours = _colours(program)
     keys: dict[Node, str] = {}
 
