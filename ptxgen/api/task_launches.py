@@ -73,9 +73,9 @@ class Recorded(NamedTuple):
 
 
 def arguments_of(task: Any, given: Iterable[Any], names: Any, out: Any, options: Any = None) -> Arguments | None:
-    """The arguments of a call. ``given``: tensors and numbers; ``task``, ``names`` of arguments, ``options``: what else
-    determines the launches; ``out``: a tensor, a dictionary of tensors, or None. Returns None if an array is no PyTorch
-    tensor, or is one that needs checks not covered by the key."""
+    """The arguments of a call. ``given``: tensors and numbers; ``names``: their argument names; ``task``, ``options``:
+    the task and the options, on which the launches depend, too; ``out``: a tensor, a dictionary of tensors, or None.
+    Returns None if an array is no PyTorch tensor, or is one that needs checks not covered by the key."""
     key: list[Any] = [task, names, options]
     at: list[int] = []  # list[int]() would take a tenth of the call
     numbers: list[Any] = []

@@ -17,8 +17,8 @@ SECTOR = 32  #: bytes of one global memory transaction
 
 
 def where(condition: Any, x: Any, y: Any) -> Any:
-    """``np.where(condition, x, y)`` for a column of conditions; ``x if condition else y`` for a single condition, or a
-    grid of one."""
+    """``np.where(condition, x, y)`` for a column of conditions; ``x if condition else y`` for a single condition, or
+    for an array of several dimensions with one element."""
     if isinstance(condition, np.ndarray) and (condition.size != 1 or condition.ndim < 2):
         return np.where(condition, x, y)
     return x if condition else y

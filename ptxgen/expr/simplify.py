@@ -108,7 +108,7 @@ def _is(x: Node, number: float) -> bool:
 
 
 def _rule(x: Node, relaxed: bool) -> Node:
-    """The node after one rule, or the node itself if no rule applies."""
+    """The node that one rule makes of ``x``; ``x`` itself if no rule applies."""
     if all(y.op == "constant" for y in x.arguments):
         return constant(evaluate(x, {}, exact=False).item(), x.type)
     if x.op == "select":
@@ -189,7 +189,8 @@ def _predicate(x: Node) -> Node:
 
 
 def _float(x: Node) -> Node:
-    """The node after a law of floats that keeps -0, infinities and NaN."""
+    """The node that a law of floats makes of ``x``; ``x`` itself if no law applies. These laws keep -0, infinities and
+    NaN."""
     a = x.arguments
     if x.op == "*":
         for one, other in ((a[0], a[1]), (a[1], a[0])):
@@ -214,7 +215,7 @@ def _float(x: Node) -> Node:
 
 
 def _integer(x: Node) -> Node:
-    """The node after a law of arithmetic modulo a power of two."""
+    """The node that a law of arithmetic modulo a power of two makes of ``x``; ``x`` itself if no law applies."""
     a = x.arguments
     if len(a) == 2:
         for known, other in ((a[0], a[1]), (a[1], a[0])):
@@ -251,7 +252,8 @@ def _any_number(x: Node) -> Node:
 
 
 def _relaxed(x: Node) -> Node:
-    """The node after a law that holds, up to the sign of a zero, where the value as written is a finite number."""
+    """The node that a relaxed law makes of ``x``; ``x`` itself if no law applies. A relaxed law holds, up to the sign
+    of a zero, where the value as written is a finite number."""
     a = x.arguments
     if x.op in ("+", "*") and type_of(x.type).floating:
         for zero, other in ((a[0], a[1]), (a[1], a[0])):

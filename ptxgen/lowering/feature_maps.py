@@ -42,7 +42,7 @@ class FeatureMapAxis:
 
     @property
     def start(self) -> int:
-        """The pixel at which ``offset`` counts 0."""
+        """The pixel from which ``offset`` counts."""
         return self.padding // self.ratio if self.gradient else -self.padding
 
     def tap_step(self, tap: int) -> int:

@@ -226,7 +226,7 @@ class TileEpilogue(RowLanes, Epilogue):
 
     @property
     def round_columns(self) -> int:
-        """The number of columns from one vector of a lane to its next."""
+        """The number of columns from one vector of a lane to the lane's next vector."""
         return self.row_lanes * self.c.vec
 
     @property

@@ -361,8 +361,8 @@ class MultistageMainloop(Part):
 
     @cached_property
     def read_ahead(self) -> dict[str, list[tuple[int, int, str]]]:
-        """Operand -> for each step, the fragment loads that it issues for the next step: that step, the fragment
-        buffer, and the guard."""
+        """Operand -> for each step, the loads that fill the fragments of the next step meanwhile: the number of the
+        next step, the fragment buffer, and the guard."""
         last = self.last_step
         return {
             x.name: [(0 if k == last else k + 1, x.buffer(k + 1), "@%has_next " if k == last else "") for k in steps]

@@ -193,8 +193,8 @@ class RowStates(Part):
 
     @property
     def direct_extents(self) -> list[str]:
-        """The register of the number of results, in states of results (j, i), which follow those of (i, j); else
-        empty."""
+        """If the states are those of results (j, i), which follow the states of (i, j) in the workspace: the register
+        with the number of results (i, j). Otherwise empty."""
         return [self.extent] if self.exchanged else []
 
     @property

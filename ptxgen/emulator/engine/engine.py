@@ -122,10 +122,10 @@ class Engine:
         self.wave_blocks = max(self.wave_size() // self.cluster_blocks, 1) * self.cluster_blocks
 
     def wave_size(self) -> int:
-        """The number of blocks that are resident at once.
+        """The number of blocks of a wave, which are resident at once.
 
-        More blocks share the fixed cost of a step of a warp batch, but the registers of a batch should fit in the
-        caches.
+        A larger wave divides the fixed cost of a step among more blocks; a smaller wave has batches whose registers fit
+        in the caches.
         """
         threads = (self.threads + 31) // 32 * 32
         most_shared = WAVE_SHARED_BYTES // (self.shared_size + 1)

@@ -40,10 +40,11 @@ class Released(NamedTuple):
 
 
 class MapAcquire(NamedTuple):
-    """An acquire of a tensor map: the actor and its clock at the acquire, and the clocks up to which releases of tensor
-    maps follow writes.
+    """An acquire of a tensor map by an actor. The acquire covers the writes of other actors up to certain clocks: those
+    after which the writer released its tensor maps.
 
-    ``fenced``: these clocks by actor of the cluster; ``others``: by number of another cluster, in row 2 of its clocks.
+    ``actor``, ``clock``: the actor and its clock at the acquire; ``fenced``: the covered clock of each actor of the
+    cluster; ``others``: number of another cluster -> its clocks, of which row 2 has the covered ones.
     """
 
     actor: int

@@ -126,8 +126,8 @@ class CandidateSpace:
         return c
 
     def slice_options(self, p: KernelProblem) -> list[dict[str, int]]:
-        """Values of the slice axes that represent all that ``cells`` enumerates, if the legality of a row depends on
-        them; else an empty list."""
+        """Values of the slice axes, one for each set of slice counts that are legal for the same rows. Empty: the
+        legality of a row does not depend on slices."""
         return []
 
     def accepts(self, option: dict[str, int], c: Columns) -> Any:

@@ -23,8 +23,9 @@ CSR_MEANINGS: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Listed:
-    """What a launch computes. ``count``: the number of segments, or of items of a work list; ``partials``: the offset
-    of the partial sums in the workspace, in bytes; ``workspace``: the size of the workspace in bytes."""
+    """The sizes of one launch for a sparse product. ``count``: the number of segments, or of items of a work list;
+    ``partials``: the offset of the partial sums in the workspace, in bytes; ``workspace``: the size of the workspace in
+    bytes."""
 
     problem: KernelProblem
     count: int
@@ -41,7 +42,7 @@ class Listed:
 
 
 def leading_dimensions(problem: Callable[[Any], KernelProblem] = lambda p: p) -> Parameters:
-    """The parameters ``ldb`` and ``ldc``. ``problem``: returns the kernel problem of what a launch computes."""
+    """The parameters ``ldb`` and ``ldc``. ``problem``: a function that returns the kernel problem of a launch."""
     return Parameters("u32", ("ldb", "ldc"), lambda x: (problem(x).operand(name).access.ld for name in "BC"))
 
 

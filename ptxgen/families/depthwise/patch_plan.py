@@ -170,7 +170,7 @@ class PatchParameters(StripParameters):
 
 @dataclass(frozen=True)
 class PatchScheduler(Part):
-    """The tile scheduler: threads are numbered by lane, then by patch, so that no thread lacks a lane if there are few
+    """The tile scheduler: threads are numbered by lane, then by patch, so that no thread is idle if there are few
     channels."""
 
     config: Config

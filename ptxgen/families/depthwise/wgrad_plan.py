@@ -111,7 +111,8 @@ class TapSums(Part):
 
     @property
     def slices_bytes(self) -> int:
-        """The number of bytes from one of a thread's slices to its next, divided by the number of sums of a slice."""
+        """The number of bytes from one slice of a thread to the next slice of the thread, divided by the number of sums
+        of a slice."""
         return self.THREADS_PER_TAP * self.arithmetic.bytes
 
     @property

@@ -257,7 +257,8 @@ class MmaOperand(CopiedTile):
 
     @property
     def lane_mn(self) -> list[Term]:
-        """Rows (columns) from a warp's first to the first that a lane reads, as terms of the lane number."""
+        """The distance, in rows (columns), from the first row of a warp's tile to the first row that a lane reads: a
+        sum of terms of the lane number."""
         t = self.adjacent
         if self.fragment_load == MATRIX:
             if self.kmajor:
@@ -267,7 +268,8 @@ class MmaOperand(CopiedTile):
 
     @property
     def lane_k(self) -> list[Term]:
-        """Elements of K from a step's first to the first that a lane reads, as terms of the lane number."""
+        """The distance along K, in elements, from the first element of a step to the first element that a lane reads: a
+        sum of terms of the lane number."""
         chunk = self.chunk
         if self.fragment_load == MATRIX:
             if self.kmajor:
@@ -320,8 +322,8 @@ class MmaOperand(CopiedTile):
         return out
 
     def _vectors(self, k: int, buffer: int) -> list[FragmentLoad]:
-        """The vector loads of one row of K each: ``adjacent`` elements along M (for the halves of a tile) or N (for as
-        many tiles)."""
+        """The vector loads of a step, each of which reads ``adjacent`` elements of one row of K. Along M, these are
+        elements of both halves of a tile; along N, elements of several tiles."""
         out, t = [], self.adjacent
         halves = self.least // 8
         for place in range(0, self.tiles * halves, t):  # the first of eights of rows (columns)
@@ -355,8 +357,8 @@ class MmaOperand(CopiedTile):
     # ---- C
 
     def _c_positions(self) -> list[tuple[int, int, int]]:
-        """For each row (column) of C that a lane holds, in order: elements from the lane's first, the tile, and the
-        index among the tile's two."""
+        """For each row (column) of C that a lane holds, in order: its distance from the lane's first row, the number of
+        its tile, and its index, 0 or 1, among the lane's rows of this tile."""
         t = self.adjacent
         out = []
         for n in range(self.tiles):
@@ -367,10 +369,11 @@ class MmaOperand(CopiedTile):
         return sorted(out)
 
     def offset(self, i: int) -> int:
-        """Rows (columns) of C from the lane's first to its number ``i``."""
+        """The distance, in rows (columns) of C, from a lane's first row to its row number ``i``."""
         return self.c_positions[i][0]
 
     @property
     def lane_of_c(self) -> Term:
-        """Rows (columns) of C from the warp's first to the lane's first, as a term of the lane number."""
+        """The distance, in rows (columns) of C, from the first row of a warp to the first row of a lane: a term of the
+        lane number."""
         return Term(2, 7, self.adjacent) if self.first else Term(0, 3, 2 * self.adjacent)

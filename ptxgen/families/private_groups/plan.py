@@ -42,7 +42,7 @@ class Slices:
 
 @dataclass(frozen=True)
 class Launched:
-    """What a launch computes. ``slice``: rows, or columns, of a slice; ``slices``: the number of slices; ``elements``:
+    """The sizes of one launch. ``slice``: rows, or columns, of a slice; ``slices``: the number of slices; ``elements``:
     elements of a result; ``held``: bytes of one."""
 
     problem: KernelProblem

@@ -82,7 +82,7 @@ class Weights:
         return self.steps // self.portion if self.portion else 1
 
     def offset(self, j: int) -> int:
-        """Columns of C from the lane's first to its column ``j``."""
+        """The distance, in columns of C, from a lane's first column to its column ``j``."""
         return j
 
     # ---- weights
@@ -385,7 +385,7 @@ class Activations:
     strided: bool = False
 
     def offset(self, i: int) -> int:
-        """Rows of C from the lane's first to its row ``i``."""
+        """The distance, in rows of C, from a lane's first row to its row ``i``."""
         return i // 2 * COLUMNS + i % 2
 
     @property

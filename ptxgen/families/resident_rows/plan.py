@@ -56,7 +56,7 @@ class RowValues(ResultValues):
 
     @property
     def arrays(self) -> list[ReadArray]:
-        """The arrays that are loaded for each row: none along i or j alone."""
+        """The arrays that are loaded for each pair of a row: those along both i and j."""
         return [x for x in self.read if x.axes not in ("i", "j")]
 
     @property
@@ -208,7 +208,7 @@ class ResidentLists(SelectedLists):
 
     @property
     def zero(self) -> str:
-        """The sum of an absent entry."""
+        """The PTX literal of 0, the sum that lanes without an entry have."""
         return literal(constant(0, self.sink.arithmetic))
 
     @property

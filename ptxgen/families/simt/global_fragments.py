@@ -72,7 +72,7 @@ class GlobalFragments:
         return str(self.depth * self.bytes) if self.kmajor else f"%k_stride_{self.name}"
 
     def offset(self, i: int) -> int:
-        """Rows (or columns) of C from the first element of the thread's tile to element ``i``."""
+        """The distance, in rows (or columns) of C, from a thread's first row to its row number ``i``."""
         return i // self.contiguous * self.warp * self.contiguous + i % self.contiguous
 
     def loads(self, step: int) -> list[GlobalLoad]:

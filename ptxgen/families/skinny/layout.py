@@ -113,7 +113,7 @@ class SkinnyOperand:
         self._set_pointer_steps(stride)
 
     def offset(self, i: int) -> int:
-        """Rows (columns) of C from the thread's first to its number ``i``."""
+        """The distance, in rows (columns) of C, from a thread's first row to its row number ``i``."""
         return i // self.contiguous_run * self.along * self.contiguous_run + i % self.contiguous_run
 
     # ---- loads

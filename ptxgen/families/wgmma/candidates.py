@@ -349,8 +349,8 @@ class WgmmaSpace(TileSpace):
         return c.replace(vec_c=width_c(p, c.replace(vec_c=p.vectors[2])))
 
     def slice_options(self, p: KernelProblem) -> list[dict[str, int]]:
-        """One slice, and two slices, which represent any larger number: a block's registers and shared memory are the
-        same."""
+        """One slice and two slices, each with every ``splitk``. Two slices represent any larger number: a block has the
+        same registers and shared memory."""
         return [{"kg": 2 if waves else 1, "splitk": split} for waves, split in self._slices(p)]
 
     def accepts(self, option: dict[str, int], c: Columns) -> Any:

@@ -204,9 +204,10 @@ def tiled_channels(p: KernelProblem, slice_: Any) -> Any:
 
 
 def length(p: KernelProblem, c: Any, phases: tuple[Im2colPhase, ...] = ()) -> Any:
-    """The length of K that stages count. In a convolution, the channels of each filter tap are padded to whole units;
-    the pixels of an image, or of a row that tiled maps load, are padded to whole stages. ``phases``: the phases of a
-    strided input gradient over which K is averaged; empty: all phases that ``c`` computes."""
+    """The length of K with the zeros that stages are padded with. In a convolution, the channels of each filter tap are
+    padded to whole units; the pixels of an image, or of a row that tiled maps load, are padded to whole stages.
+    ``phases``: the phases of a strided input gradient over which K is averaged; empty: all phases that ``c``
+    computes."""
     if im2col(p) is None:
         return p.k
     if im2col(p).wgrad:

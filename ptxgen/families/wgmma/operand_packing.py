@@ -75,7 +75,8 @@ def transposes(p: KernelProblem, name: str) -> bool:
 
 
 def paths(x: Im2colDescriptor) -> tuple[int, int]:
-    """The values of operand_path_a and operand_path_b with which the operands that ``x`` has copies of are packed."""
+    """The values of operand_path_a and operand_path_b that pack exactly those operands of which ``x`` describes
+    copies."""
     return PACK * (x.copy("a") is not None), PACK * (x.copy("b") is not None)
 
 

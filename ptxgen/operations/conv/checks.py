@@ -113,7 +113,8 @@ def boxes(p: Conv, limit: int) -> list[Box]:
 
 
 def guarded(runner: Runner, arrays: Mapping[str, Array], alpha: float, beta: float) -> tuple[Array, bool]:
-    """The result of a kernel, and True if the guard zones around it and the operands did not change."""
+    """The pair (result of a kernel, True if the guard zones around the result and around the operands did not
+    change)."""
     driver, p, c = runner.driver, runner.problem, arrays["C"]
     zone = np.full(GUARD // p.output.bytes, p.output.poison, p.output.numpy)
     wide = np.concatenate([zone, c.reshape(-1), zone])

@@ -1,5 +1,5 @@
-"""Exact lists of the pairs whose f32 sum of products, or of squares of differences, passes a threshold: finds the
-candidate pairs by tensor cores, so that few sums are computed in f32.
+"""Lists exactly the pairs whose f32 sum of products, or of squares of differences, passes a threshold. Tensor cores
+find candidate pairs, so that few sums are computed in f32.
 
 Tensor cores sum products of operands with 11 significant bits. For one pair, their sum t and the f32 sum r differ by at
 most
@@ -65,8 +65,8 @@ ALPHA, BETA = "alpha_weight", "beta_weight"
 
 @dataclass(frozen=True)
 class BoundArray:
-    """An array of bounds that the program of candidates reads. ``role``: the operand, A or B, for each row or column of
-    which the array has an element; ``sign``: -1 or 1: the weights are 1 - w_k or 1 + w_k; 0: they are w_k."""
+    """An array of bounds that the program of candidates reads. ``role``: A: the array has an element for each row of A;
+    B: for each column of B; ``sign``: -1 or 1: the weights are 1 - w_k or 1 + w_k; 0: they are w_k."""
 
     role: str
     sign: int = 0

@@ -287,7 +287,8 @@ def depends(axis: str, name: str) -> bool:
 
 
 class _Grid:
-    """Records which sums have only terms that are multiples of one step: such sums are exact if they are small."""
+    """Records, for each sum and each number of ``STEPS``, if all terms of the sum are multiples of the number: the sum
+    is then exact if it is small."""
 
     STEPS = (1.0, 1 / 32, 1 / 1024)
 

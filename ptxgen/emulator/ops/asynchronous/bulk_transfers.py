@@ -211,8 +211,8 @@ class CopyFromShared:
         self.write(np.arange(len(self.lanes)))
 
     def wait(self, which: Array, read: bool, executing: Array) -> None:
-        """Performs what a wait of some lanes completes. ``read``: the wait is for the reads of the sources
-        (wait_group.read).
+        """Completes the reads or the writes that a wait of some lanes waits for. ``read``: the wait is for the reads of
+        the sources (wait_group.read).
 
         ``executing``: the mask of the lanes that execute the wait: they all wait for the copies of their warp.
         """

@@ -318,7 +318,8 @@ def loads_fragments(p: KernelProblem) -> bool:
 
 
 def widest_load(c: Any, x: FmaOperandGeometry) -> Any:
-    """The most elements of a load of operand ``x``: a K iteration, or the adjacent elements of a thread."""
+    """The most elements that one load of operand ``x`` may have. If ``x`` is K-major, these are the elements of a K
+    iteration, else the adjacent elements of a thread."""
     return np.minimum(c.u, 16) if x.kmajor else np.minimum(x.chunk, x.thread_tile)
 
 

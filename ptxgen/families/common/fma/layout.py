@@ -237,7 +237,7 @@ class OperandLayout(CopiedTile):
     # ---- fragments
 
     def offset(self, i: int) -> int:
-        """Rows (or columns) of C from the first element of the thread's tile to element ``i``."""
+        """The distance, in rows (or columns) of C, from a thread's first row to its row number ``i``."""
         return i // self.contiguous * self.warp * self.contiguous + i % self.contiguous
 
     def buffer(self, k: int) -> int:

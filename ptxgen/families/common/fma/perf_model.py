@@ -50,8 +50,8 @@ def _copy_cycles(x: FmaOperandGeometry) -> Any:
 
 
 def _step(p: KernelProblem, c: Columns, d: Device) -> tuple[Any, Any, Any]:
-    """Three values for a step: the instructions that compute a register's steps, their issue slots beyond one each, and
-    the steps per clock."""
+    """Three numbers: the instructions that compute the steps of one accumulator register; the issue slots that these
+    instructions take beyond one each; and the steps per clock and multiprocessor."""
     step = step_rate.instructions(p, d)
     pairs = step_rate.of_pairs(p.algebra, d)
     if pairs is None:

@@ -50,7 +50,8 @@ class Im2colPixels(OperandPath):
 
 
 class FilterTaps(OperandPath):
-    """The path of filters, each of which has taps of channels. K or the other side is contiguous."""
+    """The path of filters. A filter consists of taps, and a tap of channels. Either channels are contiguous, which are
+    along K, or filters are."""
 
     def __init__(
         self, loads: Im2colLoads, role: str, name: str, config: Config, base: int, multicast: Multicast | None
@@ -81,7 +82,8 @@ class FilterTaps(OperandPath):
 
 
 class Im2colColumns(OperandPath):
-    """The path of images whose columns, taps of channels, are contiguous, and whose rows, along K, are pixels."""
+    """The path of images in weight gradients. K is the number of a pixel; the columns, taps times channels, are
+    contiguous."""
 
     tma_mode = "im2col"
 

@@ -63,8 +63,8 @@ class RowTapLoads(PhasedLoads):
 
     @property
     def filter_row(self) -> tuple[str, ...]:
-        """The register with the number of a filter row, if a row has several parts: the first tap of part %tap_pixel0
-        is the tap of that number."""
+        """The register with the number of a filter row, if a row has several parts, else empty. The first tap of part
+        %tap_pixel0 has the number %tap_pixel0 in the row."""
         return ("%filter_tap",) if self.im2col.steps[0] > 1 else ()
 
     @property

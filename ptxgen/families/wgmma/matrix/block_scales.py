@@ -46,8 +46,8 @@ class Exchange(NamedTuple):
 class SideScales:
     """The scales that a thread loads for X or Y. ``role``: x or y; ``name``: a or b; ``rows``: rows of a block;
     ``extent``: the register with the operand's number of rows; ``first``: the register with the warpgroup's first row;
-    ``thread``: the register that is added to ``first``, or empty; ``offsets``: rows from this sum to the row of each
-    scale; ``in_rows``: True if items are rows of one array."""
+    ``thread``: the register that is added to ``first``, or empty; ``offsets``: rows from the sum of ``first`` and
+    ``thread`` to the row of each scale; ``in_rows``: True if items are rows of one array."""
 
     role: str
     name: str
@@ -161,8 +161,8 @@ class BlockScales(Part):
 
     @property
     def columns(self) -> dict[Tile, list[tuple[list[Exchange], list[ScaledSums]]]]:
-        """Registers of the sums of a block of K -> the columns of the tile that have the same scales of Y: the shuffles
-        that bring these scales, and the sums."""
+        """For each register tile with sums of a block of K: the scaling of these sums, in groups of columns that have
+        the same scales of Y. A group has the shuffles that bring its scales, and its sums."""
         return {partial: list(self._columns(partial)) for partial in self.mainloop.partial_sums}
 
     def _columns(self, partial: Tile) -> Iterator[tuple[list[Exchange], list[ScaledSums]]]:

@@ -702,12 +702,12 @@ class Epilogue(epilogue.Epilogue):
         return [0, 1] if self.transposed else [self.row_offset(n) for n in range(self.rows)]
 
     def row_offset(self, n: int) -> int:
-        """Rows from a thread's first row to its row number ``n``."""
+        """The distance, in rows, from a thread's first row to its row number ``n``."""
         return n // 2 * ROWS + n % 2 * self.mainloop.next_row
 
     @cached_property
     def row_offsets(self) -> list[int]:
-        """Rows from a thread's first to each of its rows."""
+        """The distances, in rows, from a thread's first row to each of its rows."""
         return [self.row_offset(n) for n in range(self.rows)]
 
     @cached_property
@@ -787,7 +787,8 @@ class Epilogue(epilogue.Epilogue):
 
     @property
     def contiguous(self) -> tuple[str, str]:
-        """The registers with a thread's first place across, and along, C's contiguous direction."""
+        """The registers with the position of a thread's first element: across the contiguous direction of C, and along
+        it."""
         return ("%c_y", "%c_x") if self.transposed else ("%c_x", "%c_y")
 
     def results(self, stmatrix: Stmatrix) -> list[tuple[str, str]]:

@@ -47,7 +47,8 @@ class FragmentStates(RowStates):
 
 @dataclass(frozen=True)
 class FragmentReduceKernels(RowReduceKernels):
-    """The auxiliary kernel that joins the states that blocks have of rows, or warps of columns."""
+    """The auxiliary kernel that joins states: those that blocks store for rows, or those that warps store for
+    columns."""
 
     scheduler: TileScheduler
     geometry: WgmmaGeometry

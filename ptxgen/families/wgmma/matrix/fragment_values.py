@@ -18,8 +18,9 @@ FRAGMENT = 4  #: results of a thread in 8 columns of 64 rows: [row][column]
 
 
 class FragmentResult(NamedTuple):
-    """A result of a thread in a fragment: its number; the number of its row in all and in the fragment; its column; its
-    bit among those of a group of columns."""
+    """A result of a thread in a fragment. ``q``: its number in the fragment; ``row``: the number of its row among all
+    rows of the thread; ``h``: the number of this row in the fragment; ``e``: its column; ``bit``: its bit among those
+    of a group of columns."""
 
     q: int
     row: int

@@ -310,7 +310,7 @@ class Mainloop(Part):
 
     @property
     def next_row(self) -> int:
-        """Rows from a thread's first row to its second."""
+        """The distance, in rows, from a thread's first row to its second row."""
         return WGMMA_NEXT_ROW if self.row_terms is WGMMA_ROWS else 1
 
     # ---- accumulators

@@ -1,7 +1,7 @@
 """The numbers of the packing kernel that transposes an operand to make it K-major.
 
-A block transposes 128 rows of K, 128 bytes of each. A thread takes 16 bytes from each of as many rows as 16 bytes have
-elements.
+A block transposes 128 rows of K, 128 bytes of each. A thread takes 16 bytes from each of n rows, where n is the number
+of elements in 16 bytes.
 """
 
 from __future__ import annotations
