@@ -64,11 +64,20 @@ class TensorMap:
         ), start - more
 
 
+@dataclass(frozen=True)
+class ArrayPart:
+    """The address of a part of an array, as an argument. ``array``: the name of the array; ``offset``: bytes from its
+    address."""
+
+    array: str
+    offset: int
+
+
 #: one argument of a launch: its PTX type, and an integer or the name of a value that the caller supplies: the address
 #: of an operand, of a prepared array or of W (the workspace), or a scalar such as alpha or beta.
-#: ``("map", TensorMap)``: a tensor map; ``("table", Table)``: a table, which ``with_table_addresses`` replaces by its
-#: address on the device
-Argument = tuple[str, "int | str | TensorMap | Table | SupportsIndex"]
+#: ``("u64", ArrayPart)``: the address of a part of an array; ``("map", TensorMap)``: a tensor map;
+#: ``("table", Table)``: a table, which ``with_table_addresses`` replaces by its address on the device
+Argument = tuple[str, "int | str | ArrayPart | TensorMap | Table | SupportsIndex"]
 
 #: a function that encodes a tensor map for an address, as a driver's ``tensor_map``
 Encode = Callable[[TensorMap, int], bytes]
@@ -130,6 +139,10 @@ class Step:
             return self
         return replace(self, arguments=tuple((ptx_type, _renamed(v, arrays)) for ptx_type, v in self.arguments))
 
+    def moved(self, offsets: Mapping[str, int]) -> Step:
+        """The step on parts of arrays. ``offsets``: array -> bytes from its address to the part."""
+        return replace(self, arguments=tuple((ptx_type, _moved(v, offsets)) for ptx_type, v in self.arguments))
+
     @property
     def format(self) -> str:
         """The ``struct`` format of the parameter buffer up to the first tensor map: native order and alignment, as the
@@ -139,14 +152,14 @@ class Step:
         )
 
     @property
-    def named_offsets(self) -> list[tuple[int, str]]:
-        """For each argument that the caller supplies, except tensor maps: its offset in the parameter buffer, and its
-        name."""
+    def named_offsets(self) -> list[tuple[int, str, int]]:
+        """For each argument that the caller supplies, except tensor maps: its offset in the parameter buffer, its name,
+        and the bytes to add to its value."""
         form = self.format
         return [
-            (struct.calcsize(form[: n + 2]) - struct.calcsize(form[n + 1]), value)
+            (struct.calcsize(form[: n + 2]) - struct.calcsize(form[n + 1]), *named)
             for n, (_, value) in enumerate(self.arguments)
-            if isinstance(value, str)
+            if (named := named_value(value)) is not None
         ]
 
     @property
@@ -158,7 +171,7 @@ class Step:
         """The parameter buffer up to the first tensor map, including padding before the map. ``values``: the values
         that arguments name."""
         plain = self.arguments[: len(self.arguments) - len(self.maps)]
-        out = struct.pack(self.format, *(values[v] if isinstance(v, str) else v for _, v in plain))
+        out = struct.pack(self.format, *(_value(v, values) for _, v in plain))
         return out + bytes(-(len(out) + PARAMETERS_AT) % MAP_ALIGNMENT) if self.maps else out
 
     def pack_maps(self, encode: Encode, values: Mapping[str, int | float]) -> bytes:
@@ -167,12 +180,37 @@ class Step:
         return b"".join(encode(*m.at(int(values[m.operand]))) for m in self.maps)
 
 
+def named_value(value: Any) -> tuple[str, int] | None:
+    """The name of the value that the caller supplies for an argument, and the bytes to add to it. None: the argument is
+    a number, a table or a tensor map."""
+    if isinstance(value, ArrayPart):
+        return value.array, value.offset
+    return (value, 0) if isinstance(value, str) else None
+
+
+def _value(value: Any, values: Mapping[str, int | float]) -> Any:
+    """The value of an argument. ``values``: those that arguments name."""
+    if isinstance(value, ArrayPart):
+        return int(values[value.array]) + value.offset
+    return values[value] if isinstance(value, str) else value
+
+
 def _renamed(value: Any, names: Mapping[str, str]) -> Any:
-    """The value of an argument, renamed if it is the name of an operand, or a tensor map of an operand, in
+    """The value of an argument, renamed if it is the name of an operand, or a part or a tensor map of an operand, in
     ``names``."""
     if isinstance(value, TensorMap):
         return replace(value, operand=names.get(value.operand, value.operand))
+    if isinstance(value, ArrayPart):
+        return replace(value, array=names.get(value.array, value.array))
     return names.get(value, value) if isinstance(value, str) else value
+
+
+def _moved(value: Any, offsets: Mapping[str, int]) -> Any:
+    """The value of an argument on a part of its array, if ``offsets`` has the array."""
+    if isinstance(value, TensorMap):
+        return replace(value, offset=value.offset + offsets.get(value.operand, 0))
+    more = offsets.get(value, 0) if isinstance(value, str) else 0
+    return ArrayPart(value, more) if more else value
 
 
 @dataclass(frozen=True)
@@ -183,6 +221,10 @@ class Launch:
     steps: tuple[Step, ...]
     workspace: int = 0
     zeroed: bool = False
+
+    def moved(self, offsets: Mapping[str, int]) -> Launch:
+        """The launch on parts of arrays: see ``Step.moved``."""
+        return replace(self, steps=tuple(step.moved(offsets) for step in self.steps)) if offsets else self
 
     def bound_to(self, arrays: Mapping[str, str]) -> Launch:
         """The launch whose steps name arrays of a problem in place of operands of the kernel: see ``Step.bound_to``."""

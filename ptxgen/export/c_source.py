@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ptxgen.codegen.source import Launch, Step, TensorMap
+from ptxgen.codegen.source import Launch, Step, TensorMap, named_value
 from ptxgen.cuda_abi import MAP_SWIZZLES, MAP_TYPES
 from ptxgen.export.c_expression import MARK, block, mark
 from ptxgen.export.choice import Score
@@ -196,8 +196,9 @@ def _argument(library: Library, ptx_type: str, value: Any, number: _Numbers) -> 
         return [f"put_{ptx_type}(x, (uint64_t)x->capacity);"]
     if isinstance(value, str) and value.startswith("scalar"):
         return [f"put_{ptx_type}(x, {'(int64_t)' * (ptx_type == 'u32')}{place(value)});"]
-    if isinstance(value, str):
-        return [f"put_{ptx_type}(x, {operand(value)});"]
+    if (named := named_value(value)) is not None:
+        name, more = named
+        return [f"put_{ptx_type}(x, {operand(name)}{f' + {number(more)}' if more else ''});"]
     return [f"put_{ptx_type}(x, {'(uint64_t)' * (ptx_type == 'u64')}{number(value)});"]
 
 

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from ptxgen.codegen.source import Step, TensorMap
+from ptxgen.codegen.source import ArrayPart, Step, TensorMap
 from ptxgen.export.library import ExportedProblem, Library, Module
 from ptxgen.lowering.table import Table
 from ptxgen.runtime.assemble import Assembled
@@ -130,4 +130,6 @@ def _parameter(library: Library, ptx_type: str, value: object) -> dict[str, Any]
         return {"type": "tensor_map", "map": asdict(value)}
     if isinstance(value, Table):
         return {"type": "u64", "table": library.tables.offsets[value]}
+    if isinstance(value, ArrayPart):
+        return {"type": ptx_type, "name": value.array, "offset": value.offset}
     return {"type": ptx_type, "name" if isinstance(value, str) else "value": value}

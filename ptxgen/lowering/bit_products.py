@@ -45,6 +45,10 @@ class TruthWords(Strided):
 
     capability: ClassVar[str] = "truth_words"
 
+    def offset(self, mn: int, size: int) -> int:
+        assert self.source is not None
+        return self.source.offset(mn, 1)
+
 
 def bit_form_on(p: KernelProblem, d: Device) -> KernelProblem | None:
     """The bit-product form of a lowered problem. None: it has none, or the device lacks the instructions."""

@@ -171,6 +171,10 @@ class MatrixAccess(Access):
         """The values of the fields that all matrix accesses have."""
         return self.kmajor, self.rows, self.columns, self.ld, self.stride, self.aligned, self.vec, self.mode
 
+    def offset(self, mn: int, size: int) -> int:
+        """Bytes from the address to index ``mn`` along M or N (of C: along M). ``size``: bytes of an element."""
+        return int(size * (mn * self.ld if self.kmajor else mn))
+
     def resized(self, mn: Any, k: Any, packed: bool) -> MatrixAccess:
         """The access to a matrix with extent ``mn`` along M or N and ``k`` along K (for C: along M and N). ``packed``:
         True if rows and items become contiguous."""

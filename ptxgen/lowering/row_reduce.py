@@ -15,7 +15,8 @@ class RowReduce(ValueSink):
     """The sink C[i] op= value over all j, or C[j] op= value over all i. ``axis``: the axis of C, i or j.
 
     Each block reduces its tile and stores the states in the workspace. An auxiliary kernel joins the states of each
-    element of C in the order of the other axis, so results do not depend on timing.
+    element of C in the order of the other axis, so results do not depend on timing. If all states take much memory,
+    ranges of results have launches of their own (``codegen.launches.result_ranges``).
     """
 
     value: Node

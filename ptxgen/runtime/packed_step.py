@@ -24,7 +24,7 @@ class PackedStep(NamedTuple):
 def pack(step: Step, names: Sequence[str], numbers: Mapping[str, int | float], encode: Encode) -> PackedStep:
     """The packed step. It takes addresses in the order of ``names``; the addresses of all other arrays are 0.
     ``numbers``: the values of alpha, beta and other scalars."""
-    absent = {value: 0 for _, value in step.arguments if isinstance(value, str) and value not in names}
+    absent = {name: 0 for _, name, _ in step.named_offsets if name not in names}
     absent |= {m.operand: 0 for m in step.maps if m.operand not in names}
     values = {**absent, **numbers}
     parameters = _packer(step, names, values)
@@ -32,27 +32,31 @@ def pack(step: Step, names: Sequence[str], numbers: Mapping[str, int | float], e
 
 
 def _packer(step: Step, names: Sequence[str], values: Mapping[str, int | float]) -> Callable[[Addresses], bytes]:
-    """A function that packs the parameters before the first tensor map: it writes the addresses at their offsets, and
-    copies the bytes between them, which are packed once."""
+    """A function that packs the parameters before the first tensor map: it writes the addresses of arrays, and of parts
+    of arrays, at their offsets, and copies the bytes between them, which are packed once."""
     packed = step.pack({**dict.fromkeys(names, 0), **values})
-    form, end = "=", 0
+    named = [(offset, (names.index(name), more)) for offset, name, more in step.named_offsets if name in names]
+    parts = [part for part in dict.fromkeys(part for _, part in named) if part[1]]
+    places = {part: len(names) + n for n, part in enumerate(parts)}
+    form, end, count = "=", 0, len(names) + len(parts)
     order: list[int] = []
     constants: list[bytes] = []
-    for offset, name in step.named_offsets:
-        if name in names:
-            if offset > end:
-                form += f"{offset - end}s"
-                order.append(len(names) + len(constants))
-                constants.append(packed[end:offset])
-            form, end = f"{form}Q", offset + 8
-            order.append(names.index(name))
+    for offset, part in named:
+        if offset > end:
+            form += f"{offset - end}s"
+            order.append(count + len(constants))
+            constants.append(packed[end:offset])
+        form, end = f"{form}Q", offset + 8
+        order.append(places.get(part, part[0]))
     if not order:
         return lambda addresses: packed
     tail = packed[end:]
     write = struct.Struct(f"{form}{len(tail)}s").pack
-    if order == list(range(len(names))):
+    if order == list(range(count)):
         return lambda addresses: write(*addresses, tail)
-    pick, rest = itemgetter(*order, len(names) + len(constants)), (*constants, tail)
+    pick, rest = itemgetter(*order, count + len(constants)), (*constants, tail)
+    if parts:
+        return lambda addresses: write(*pick((*addresses, *(addresses[n] + more for n, more in parts), *rest)))
     return lambda addresses: write(*pick(addresses + rest))
 
 

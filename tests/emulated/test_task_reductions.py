@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,13 @@ import pytest
 from ptxgen.api import drivers, streams
 from ptxgen.api.task import task
 from ptxgen.codegen.config.config import parse_config
+from ptxgen.codegen.launches import result_ranges
 from ptxgen.codegen.launches.sink_kernels import AggregateKernels, TileReduceKernels
 from ptxgen.codegen.parts.group_reduction import GroupReduction
 from ptxgen.errors import DtypeError, InputError, ShapeError, TaskError
 from ptxgen.expr.node import constant
+from ptxgen.families.plan_factory import plan_for
+from ptxgen.lowering.lower import lower
 from ptxgen.lowering.states import StateReduction
 from ptxgen.operations.task.problem import Task
 from ptxgen.problem.device import device
@@ -34,8 +38,15 @@ CONFIGS = {
     "wide": "ms=2 ns=8 ml=16 nl=128 u=8 vec_a=1 vec_b=1 vec_c=4",
     "tall": "ms=8 ns=2 ml=128 nl=16 u=8 vec_a=1 vec_b=1 vec_c=4",
 }
+TALL_RASTER = SIMT.replace("vec_c=4", "vec_c=1") + "raster_group=4"
 PRODUCT = "reduce(k){accum+=A[i,k]*B[k,j];}"
 HEAD = "A:f32[i,k];B:f32[k,j];"
+READ = "input0:f32[i];input1:f32[j];input2:f32[i,j];input3:f32[j,i];"
+VALUE = "C[AXIS]argmin=accum+2*input0[i]-input1[j]+3*input2[i,j]-input3[j,i];"
+RANGES = {
+    "NN": f"{HEAD}{READ}where(i,j){{{PRODUCT}{VALUE}}}",
+    "TT": f"A:f32[k,i];B:f32[j,k];{READ}where(i,j){{reduce(k){{accum+=A[k,i]*B[j,k];}}{VALUE}}}",
+}
 RNG = np.random.default_rng(3)
 
 
@@ -124,6 +135,46 @@ def test_tiles_without_a_pair_have_states_of_no_value(when: str, axis: str, conf
     taken, along = PAIRS[when](np.arange(100)[:, None], np.arange(76)), "ij".index(axis) ^ 1
     expected = np.where(taken.any(along), np.where(taken, a @ b, -np.inf).argmax(along), -1)
     np.testing.assert_array_equal(ran(p, {"A": a, "B": b}, config)["C"], expected)
+
+
+@pytest.mark.each_value
+@pytest.mark.parametrize(
+    "config", [CONFIGS["one_slice"], CONFIGS["slices"], TALL_RASTER], ids=["tiles", "slices", "raster"]
+)
+@pytest.mark.parametrize("axis", ["i", "j"])
+@pytest.mark.parametrize("layout", ["NN", "TT"])
+def test_ranges_of_results_use_one_workspace(
+    layout: str, axis: str, config: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each range reads its parts of A or B, of vectors and of a matrix."""
+    m, n, k = 70, 52, 30
+    p = Task(m, n, k, layout, text=RANGES[layout].replace("AXIS", axis))
+    a, b, e = integers(m, k), integers(k, n), integers(m, n)
+    rows, columns = integers(m), integers(n)
+    given = {"A": a if layout == "NN" else a.T, "B": b if layout == "NN" else b.T}
+    given |= {"input0": rows, "input1": columns, "input2": e, "input3": integers(m, n).T}
+    expected = (a @ b + 2 * rows[:, None] - columns + 3 * e - given["input3"].T).argmin("ij".index(axis) ^ 1)
+    whole = plan_for(p, parse_config(config), H200).launch(lower(p))
+    monkeypatch.setattr(result_ranges, "LIMIT", whole.workspace // 3)
+    monkeypatch.setattr(result_ranges, "STEP", 16)
+    parts = plan_for(p, parse_config(config), H200).launch(lower(p))
+    assert len(parts.steps) >= 3 * len(whole.steps)
+    assert parts.workspace <= whole.workspace / 2
+    given = {name: np.ascontiguousarray(x) for name, x in given.items()}
+    np.testing.assert_array_equal(ran(p, given, config)["C"], expected)
+
+
+def test_states_of_large_problems_take_little_workspace() -> None:
+    """A reduction of 2^32 results in tiles of 32 × 32 has up to 8 states for each result and tile; 64 results of a range
+    may take more than the limit."""
+    text = "A:f32[i,k];B:f32[j,k];where(i,j){reduce(k){accum+=A[i,k]*B[j,k];}C[AXIS]argmin=accum;}"
+    for axis, m, n, ranges in (("i", 1 << 16, 1 << 16, 32), ("i", 1 << 12, 1 << 20, 32), ("j", 1 << 16, 1 << 16, 256)):
+        p = Task(m, n, 16, "NT", text=text.replace("AXIS", axis))
+        launch = plan_for(p, parse_config(SIMT), H200).launch(lower(p))
+        assert [step.entry for step in launch.steps] == ["task_f32_nt", "task_f32_nt_join"] * ranges
+        assert launch.workspace == result_ranges.LIMIT
+    p = replace(p, m=1 << 20, n=100, ldb=0)
+    assert plan_for(p, parse_config(SIMT), H200).launch(lower(p)).workspace == 8 * 8 * (1 << 15) * result_ranges.STEP
 
 
 # ---- groups

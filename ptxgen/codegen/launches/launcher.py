@@ -10,6 +10,7 @@ from typing import Protocol
 from ptxgen.codegen.launches.c_kernels import CKernels
 from ptxgen.codegen.launches.launched import BatchRange, Launched
 from ptxgen.codegen.launches.packing import Packing
+from ptxgen.codegen.launches.result_ranges import ranges_of
 from ptxgen.codegen.launches.sink_kernels import SinkKernels
 from ptxgen.codegen.parts.parameters import KernelParameters
 from ptxgen.codegen.parts.part import Allocator, Part
@@ -46,27 +47,34 @@ class GemmLauncher:
     parts: Sequence[Part]
 
     def launch(self, problem: KernelProblem) -> Launch:
-        """The steps that compute ``problem``. A batch that exceeds the grid is split into several launches, which use
-        the same workspace one after the other."""
+        """The steps that compute ``problem``. A batch that exceeds the grid is split into several launches, and so are
+        the results of a reduction whose partial results take much workspace. All launches use the same workspace, one
+        after the other."""
         resets = tuple(Step("", (n, 1, 1), arguments=(("u64", name),)) for name, n in problem.sink.resets)
         if problem.results == 0:
             empty = Launched(problem, BatchRange(0, 0))
             return Launch((*resets, *self.sink.before(empty), *self.sink.after(empty)))
+        ranges = ranges_of(problem, lambda: self._claimed(problem, 1)[0].bytes)
+        parts = [(x.part(problem), x.offsets(problem)) for x in ranges]
         launches = [
-            self._launch_range(p, run)
-            for p in self.scheduler.gemms(problem)
+            self._launch_range(p, run).moved(offsets)
+            for p, offsets in parts or [(p, {}) for p in self.scheduler.gemms(problem)]
             for product in (self.packing.product_problem(p),)
             for run in BatchRange.split(product.batch, self.scheduler.batch_limit(product))
         ]
         steps = (*resets, *(step for each in launches for step in each.steps))
         return Launch(steps, max(each.workspace for each in launches), launches[0].zeroed)
 
-    def _launch_range(self, problem: KernelProblem, run: BatchRange) -> Launch:
-        """The steps that compute the batch items of ``run``."""
+    def _claimed(self, problem: KernelProblem, items: int) -> tuple[Allocator, int]:
+        """The workspace for partial results of ``items`` batch items, and the offset of the sink's part of it."""
         p, workspace = self.packing.product_problem(problem), Allocator()
         for part in self.parts:
-            part.claim(p, run.items, workspace)
-        sink_offset = self.sink.allocate(p, workspace)
+            part.claim(p, items, workspace)
+        return workspace, self.sink.allocate(p, workspace)
+
+    def _launch_range(self, problem: KernelProblem, run: BatchRange) -> Launch:
+        """The steps that compute the batch items of ``run``."""
+        p, (workspace, sink_offset) = self.packing.product_problem(problem), self._claimed(problem, run.items)
         buffers = self.packing.allocate(problem, run, workspace)
         product = Launched(p, run, buffers, sink_offset)
         grid, arguments = self.scheduler.grid(p, run.items), self.parameters.rows.arguments(product)
