@@ -116,14 +116,15 @@ def activation_name(activation: Any) -> str | None:
     return epilogue_op(text).name
 
 
-def columns_of_c(columns: int, activation: str | None) -> int:
+def columns_of_c(columns: int, activation: str | None, name: str = "b") -> int:
     """The number of columns of C for a B with ``columns`` columns: half of them for a gated activation, which takes two
-    columns of B for each of C. ShapeError: ``activation`` is gated and ``columns`` is odd."""
+    columns of B for each of C. ``name``: the argument B. ShapeError: ``activation`` is gated and ``columns`` is
+    odd."""
     if activation is None or not epilogue_op(activation).gated:
         return columns
     if columns % 2:
         raise ShapeError(
-            f"b has {columns} columns; a gated activation takes an even number, a gate and a value in turn"
+            f"{name} has {columns} columns; a gated activation takes an even number, a gate and a value in turn"
         )
     return columns // 2
 

@@ -32,7 +32,7 @@ from ptxgen.api.arrays import (
     require_same_memory,
     view,
 )
-from ptxgen.api.epilogue_args import Activation, EpilogueArgs, epilogue_arguments
+from ptxgen.api.epilogue_args import Activation, EpilogueArgs, activation_name, columns_of_c, epilogue_arguments
 from ptxgen.api.gemm import check_operands, check_out, contiguous, number
 from ptxgen.arguments import flag, word
 from ptxgen.codegen.config.config import Config
@@ -109,6 +109,10 @@ def gemm_grouped(
     if outs is None and betas.any():
         i = int(np.flatnonzero(betas)[0])
         raise InputError(f"beta of item {i} is {betas[i]:g} and outs is None; a beta other than 0 requires outs")
+    activation = activation_name(activation)
+    if betas.any() and columns_of_c(2, activation) == 1:
+        i = int(np.flatnonzero(betas)[0])
+        raise InputError(f"beta of item {i} is {betas[i]:g}; with a gated activation it must be 0")
     with call_lock.lock:
         results: list[Any] = []
         items = []
@@ -170,11 +174,12 @@ def _numbers(name: str, given: Any, count: int) -> np.ndarray[Any, np.dtype[np.f
     return np.array([number(x, f"{name} of item {i}") for i, x in enumerate(given)], np.float64)
 
 
-def _item(i: int, a: Any, b: Any, out: Any, arrays: list[Any], activation: Activation | None) -> tuple[Item, Any]:
+def _item(i: int, a: Any, b: Any, out: Any, arrays: list[Any], activation: str | None) -> tuple[Item, Any]:
     """The item, and the array of its result. Errors are those of ``gemm``."""
     va, vb = view(a, "a"), view(b, "b")
     check_operands(va, vb)
-    shape = va.shape[0], vb.shape[1]
+    shape = va.shape[0], columns_of_c(vb.shape[1], activation)
+    gated = shape[1] != vb.shape[1]
     on = drivers.driver_of(va)
     result = new_arrays.empty_array(a, shape, dtype(OUT_DTYPES[va.dtype.name][0])) if out is None else out
     vc = view(result, "out")
@@ -188,10 +193,12 @@ def _item(i: int, a: Any, b: Any, out: Any, arrays: list[Any], activation: Activ
     if not va.host:  # host arrays are copied
         if c_layout is None:
             raise ShapeError(f"out has strides {vc.strides}; its rows or its columns must be contiguous")
+        if gated and c_layout[0] == "T":
+            raise ShapeError(f"out has strides {vc.strides}; with a gated activation its rows must be contiguous")
         for name, v in epilogue.arrays:
             if name in ELEMENTWISE_OPERANDS and v.strides != vc.strides:
                 raise ShapeError(f"{name} has strides {v.strides}; they must be those of out, {vc.strides}")
-    swapped = c_layout is not None and c_layout[0] == "T"
+    swapped = c_layout is not None and c_layout[0] == "T" and not gated
     va, vb = (v if matrix_layout(v) else contiguous(v, name) for v, name in ((va, "a"), (vb, "b")))
     if swapped:
         va, vb, vc = batch_views.transposed(vb), batch_views.transposed(va), batch_views.transposed(vc)
@@ -312,7 +319,7 @@ def _launch(
 def _problem(group: list[Item], compute: str, deterministic: bool) -> GroupedGemm:
     """The problem of one launch. For host arrays, the problem describes contiguous copies."""
     first = group[0]
-    items = tuple((x.c.shape[0], x.c.shape[1], x.a.shape[1]) for x in group)
+    items = tuple((x.a.shape[0], x.b.shape[1], x.a.shape[1]) for x in group)
     ld, aligned = "", [16, 16, 16]
     if not first.a.host:
         lds = [[(matrix_layout(v) or ("N", 0))[1] for v in (x.a, x.b, x.c)] for x in group]

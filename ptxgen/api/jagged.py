@@ -21,7 +21,7 @@ from ptxgen.api.arrays import (
     view,
 )
 from ptxgen.api.block_scales import BlockScale, block_scales
-from ptxgen.api.epilogue_args import Activation, checked_activation
+from ptxgen.api.epilogue_args import Activation, activation_name, checked_activation, columns_of_c
 from ptxgen.api.gemm import check_same_dtype, number
 from ptxgen.arguments import flag, word
 from ptxgen.errors import DtypeError, InputError, ShapeError
@@ -119,7 +119,12 @@ def _jagged(
         va, vb = view(a, name_a), view(b, name_b, batched=axis == "m")
         ends = _offsets(offsets, va)
         items = ends.shape[0]
+        activation = activation_name(activation)
         shape = _check_operands(axis, va, vb, name_a, name_b, items)
+        columns = columns_of_c(shape[-1], activation, name_b)
+        if columns != shape[-1] and beta != 0:
+            raise InputError(f"beta is {beta:g}; with a gated activation it must be 0")
+        shape = (*shape[:-1], columns)
         on = drivers.driver_of(va)
         if out is None and beta != 0:
             raise InputError(f"beta is {beta:g} and out is None; a beta other than 0 requires out")
@@ -327,7 +332,7 @@ def _problem(
     sizes = item_sizes(extent, items)
     m, n, k = a.shape[0], b.shape[-1], a.shape[1]
     shapes = tuple((s, n, k) if axis == "m" else (m, n, s) for s in sizes)
-    packed = (m if layout_a == "T" else k, k if layout_b == "T" else n, n)
+    packed = (m if layout_a == "T" else k, k if layout_b == "T" else n, c.shape[-1])
     lds = [ld or max(row, 1) for ld, row in zip((lda, ldb, ldc), packed, strict=True)]
     aligned_c = [alignment_of(v.address) for name, v in epilogue[1].items() if name in ELEMENTWISE_OPERANDS]
     return GroupedGemm(

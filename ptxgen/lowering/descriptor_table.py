@@ -37,12 +37,12 @@ class Items(Protocol):
         """The numbers of stored rows of A, B, C of each item."""
 
     @property
-    def columns(self) -> NDArray[np.int64]:
-        """The lengths of the stored rows of A, B, C of each item."""
+    def kernel_columns(self) -> NDArray[np.int64]:
+        """The lengths of the stored rows of A, B, C of each item, in elements that kernels see."""
 
     @property
-    def lds(self) -> NDArray[np.int64]:
-        """The leading dimensions of A, B, C of each item."""
+    def kernel_lds(self) -> NDArray[np.int64]:
+        """The leading dimensions of A, B, C of each item, in elements that kernels see."""
 
     @property
     def starts(self) -> NDArray[np.int64]:
@@ -204,7 +204,8 @@ class DescriptorTable(MatrixAccess):
         by, along = self.group.steps(self.name.lower())
         rows = self.group.rows[:, x]
         count = int(rows.sum() if along else rows.max(initial=0))
-        return int(self.group.columns[:, x].max(initial=0)), count, int(self.group.lds[:, x].max(initial=1)), by
+        columns, lds = self.group.kernel_columns[:, x], self.group.kernel_lds[:, x]
+        return int(columns.max(initial=0)), count, int(lds.max(initial=1)), by
 
     def representative(self) -> DescriptorTable:
         return replace(self, group=None)

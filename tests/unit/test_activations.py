@@ -18,6 +18,9 @@ from ptxgen.expr.evaluate import evaluate
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.operations.conv.problem import Conv
 from ptxgen.operations.gemm.problem import Gemm
+from ptxgen.operations.grouped.checks import random_group, sampled_deviation
+from ptxgen.operations.grouped.problem import GroupedGemm
+from ptxgen.operations.grouped.reference import item_view
 from ptxgen.operations.task.activations import traced
 from ptxgen.problem.device import device
 from ptxgen.problem.epilogue_ops import epilogue_op, split_epilogue
@@ -174,6 +177,68 @@ def test_gated_activations_are_right(dtype: str, text: str) -> None:
         p = Gemm(37, 80, 40, "NT", dtype, epilogue=epilogue, ldc=48, batch=batch)
         results = check_some(EmulatedDriver(H200), p, parse_config(text))
         assert all(r.ok for r in results), [str(r) for r in results]
+
+
+#: a list and a jagged group: items without rows or K, of one pair of columns, and past whole tiles; rows of C with gaps
+GATED_LIST = GroupedGemm(
+    ((33, 18, 24), (0, 4, 8), (7, 10, 0), (5, 2, 16)), "NT", "f16", ld="32:32:11", epilogue="swiglu"
+)
+GATED_ROWS = GroupedGemm(tuple((m, 80, 64) for m in (5, 0, 67)), "NT", "f16", jagged="m", epilogue="scale,geglu")
+
+
+@pytest.mark.parametrize(
+    ("p", "text"),
+    [
+        (GATED_LIST, GATED[0][1].replace("workspace", "last_cta")),
+        (GATED_LIST, "family=mma ms=16 ns=16 ml=32 nl=32 u=32 stages=2 vec_a=8 vec_b=8 vec_c=2"),
+        (GATED_ROWS, GATED[1][1]),
+        (replace(GATED_ROWS, dtype="bf16", out=""), f"{GATED[3][1]} persistent=1"),
+    ],
+)
+def test_groups_compute_gated_activations(p: GroupedGemm, text: str) -> None:
+    results = check_some(EmulatedDriver(replace(H200, sms=4)), p, parse_config(text))
+    assert all(r.ok for r in results), [str(r) for r in results]
+
+
+def test_calls_of_groups_with_gated_activations(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PTXGEN_DRIVER", "emulated")
+    rows, weights = RNG.normal(size=(9, 16)).astype(np.float16), RNG.normal(size=(2, 16, 24)).astype(np.float16)
+    ends = np.array([2, 9], np.int32)
+    x = np.concatenate([rows[:2] @ weights[0].astype(np.float64), rows[2:] @ weights[1].astype(np.float64)])
+    wanted = x[:, ::2] / (1 + np.exp(-x[:, ::2])) * x[:, 1::2]
+    for activation in ("swiglu", lambda x, up: x / (1 + ptxgen.exp(-x)) * up):
+        jagged = ptxgen.gemm_jagged(rows, weights, ends, activation=activation)
+        lists = ptxgen.gemm_grouped([rows[:2], rows[2:]], list(weights), activation=activation)
+        for got in (jagged, np.concatenate(lists)):
+            np.testing.assert_allclose(got, wanted, rtol=2e-3, atol=4e-3)
+    one = ptxgen.gemm_grouped([rows], [weights[0, :, :2]], activation="swiglu")[0]  # C with one column
+    np.testing.assert_allclose(one[:2], wanted[:2, :1], rtol=2e-3, atol=4e-3)
+    with pytest.raises(ShapeError, match="w has 23 columns; a gated activation takes an even number"):
+        ptxgen.gemm_jagged(rows, weights[:, :, :23], ends, activation="swiglu")
+    with pytest.raises(InputError, match="beta is 1; with a gated activation it must be 0"):
+        ptxgen.gemm_jagged(rows, weights, ends, activation="swiglu", beta=1.0, out=jagged)
+    with pytest.raises(InputError, match="beta of item 1 is 2; with a gated activation it must be 0"):
+        ptxgen.gemm_grouped([rows] * 2, list(weights), [jagged] * 2, activation="swiglu", beta=[0, 2])
+    with pytest.raises(ShapeError, match="item 0: b has 23 columns; a gated activation takes an even number"):
+        ptxgen.gemm_grouped([rows], [weights[0, :, :23]], activation="swiglu")
+    with pytest.raises(ShapeError, match="n of item 1 is 7; with a gated activation it must be even"):
+        GroupedGemm(((8, 8, 8), (8, 7, 8)), dtype="f16", epilogue="swiglu")
+
+
+def test_checks_of_groups_with_gated_activations() -> None:
+    """The reference of a whole group is that of its items; a check of some elements finds a wrong one."""
+    p = GroupedGemm(((5, 48, 16), (3, 10, 16)), "NT", "f16", ld="16:16:30", epilogue="swiglu")
+    arrays = random_group(p, 1)
+    exact = reference(p, arrays).exact
+    for i in range(2):
+        mine = {name: item_view(p, x, arrays[name], i) for x, name in enumerate("ABC")}
+        np.testing.assert_array_equal(item_view(p, 2, exact, i), reference(p.item(i), mine).exact)
+    out = exact.astype(np.float16)
+    assert sampled_deviation(p, arrays, out, p.results).ok
+    item_view(p, 2, out, 1)[0, 4] += 1
+    assert sampled_deviation(p, arrays, out, p.results).where == (1, 0, 4)
+    assert operation_of(p).plain(p).key() == "grouped 5,48,16+3,10,16 NT f16"  # type: ignore[misc]
+    assert p.bytes == operation_of(p).plain(p).bytes - 2 * (5 * 24 + 3 * 5)  # type: ignore[misc]
 
 
 def test_gemm_computes_gated_activations(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -238,4 +238,4 @@ class GroupTable(Table):
         p, size, out = self.group, self.group.element.bytes, self.group.output.bytes
         starts = p.starts * np.array([size, size, out])
         operands = [p.epilogue_sizes(n)[0] * p.epilogue_operand_dtype(n).bytes for n in self.layout.operands]
-        return self.layout.words(p.extents, p.lds, starts, operands=operands)
+        return self.layout.words(p.extents, p.kernel_lds, starts, operands=operands)

@@ -88,4 +88,4 @@ def _items_and_extent(group: Items) -> tuple[int, int]:
 def _largest(group: Items) -> Iterator[int]:
     """The maxima over the items of M, N, K and the leading dimensions of A, B and C."""
     yield from (int(n) for n in group.extents.max(axis=0, initial=0))
-    yield from (int(n) for n in group.lds.max(axis=0, initial=1))
+    yield from (int(n) for n in group.kernel_lds.max(axis=0, initial=1))

@@ -31,6 +31,7 @@ def check_grouped(
         for inputs, alpha, beta, initial in CASES:
             if problem.epilogue_dtype.integer:
                 alpha, beta = round(alpha), round(beta)
+            beta = 0.0 if problem.gated else beta
             arrays = random_group(problem, seed, inputs)
             if initial == "nan":
                 arrays["C"][...] = problem.output.poison
@@ -102,7 +103,8 @@ def sampled_deviation(p: GroupedGemm, arrays: Mapping[str, Array], out: Array, l
         item = p.item(i)
         if not item.results:
             continue
-        columns = _sample(item.n, SAMPLED_COLUMNS)
+        columns_c = _sample(item.columns_c, SAMPLED_COLUMNS)
+        columns = (2 * columns_c[:, None] + [0, 1]).ravel() if p.gated else columns_c
         rows = _sample(item.m, max(1, limit * item.m // p.results * item.n // len(columns)))
         a, b = item_view(p, A, arrays["A"], i), item_view(p, B, arrays["B"], i)
         mine = {
@@ -112,7 +114,7 @@ def sampled_deviation(p: GroupedGemm, arrays: Mapping[str, Array], out: Array, l
         for name in p.epilogue_operands:
             view = epilogue_view(p, name, arrays[name], i)
             if name in ELEMENTWISE_OPERANDS:
-                mine[name] = np.ascontiguousarray(view[np.ix_(rows, columns)])
+                mine[name] = np.ascontiguousarray(view[np.ix_(rows, columns_c)])
             else:
                 length = p.epilogue_length(name)
                 mine[name] = view[rows] if length == "m" else view[columns] if length == "n" else view
@@ -122,10 +124,10 @@ def sampled_deviation(p: GroupedGemm, arrays: Mapping[str, Array], out: Array, l
         block = "1x128" if p.scalings else ""
         few = replace(item, m=len(rows), n=len(columns), lda=0, ldb=0, ldc=0, block_a=block, block_b=block)
         ref = reference(few, mine)
-        deviation = verdict("normal", item_view(p, C, out, i)[np.ix_(rows, columns)], ref)
+        deviation = verdict("normal", item_view(p, C, out, i)[np.ix_(rows, columns_c)], ref)
         if not deviation.ratio <= worst.ratio:
             worst = Deviation(
-                deviation.ratio, (i, int(rows[deviation.where[0]]), int(columns[deviation.where[1]])), deviation.worst
+                deviation.ratio, (i, int(rows[deviation.where[0]]), int(columns_c[deviation.where[1]])), deviation.worst
             )
     return worst
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from ptxgen.errors import ShapeError
+from ptxgen.errors import LaunchError, ShapeError
 from ptxgen.operations.conv.cudnn import Cudnn
 from ptxgen.operations.conv.problem import Conv
 from ptxgen.operations.grouped.problem import GroupedGemm
@@ -44,4 +44,6 @@ def convolution(problem: GroupedGemm, item: int) -> Conv:
     side = math.isqrt(m)
     h, w = (side, side) if side * side == m else (1, m)
     p = problem
+    if p.gated:
+        raise LaunchError(f"epilogue is {p.epilogue!r}; convolutions have no gated activation")
     return Conv(1, k, h, w, n, 1, 1, dtype=p.dtype, compute=p.compute, out=p.out, epilogue=p.epilogue)

@@ -95,7 +95,7 @@ class GroupLaunch(ListLaunch):
 
     def prepare(self, problem: GroupedGemm, alpha: Any = 1, beta: Any = 0, operands: Sequence[Ints] = ()) -> GroupCall:
         none = np.zeros((len(problem.items), 3), np.int64)
-        words = self.scheduler.table.words(problem.extents, problem.lds, none, alpha, beta, operands)
+        words = self.scheduler.table.words(problem.extents, problem.kernel_lds, none, alpha, beta, operands)
         sums_at = -(-words.nbytes // SUMS_ALIGNMENT) * SUMS_ALIGNMENT
         needs = Launch((), sums_at + self.scheduler.partial_bytes(problem))
         return GroupCall(self, problem, words, self.step(problem), sums_at, needs)

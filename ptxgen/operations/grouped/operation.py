@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ import numpy as np
 
 from ptxgen.operations.grouped import random_problems
 from ptxgen.operations.grouped.lowering import lower_grouped
-from ptxgen.operations.grouped.problem import GroupedGemm
+from ptxgen.operations.grouped.problem import GroupedGemm, write_leading_dimensions
 from ptxgen.operations.grouped.reference import product, slices
 from ptxgen.operations.grouped.suites import SUITES
 from ptxgen.problem.operation import Baseline, NamedSchedule, Operation, RandomProblems, Schedule
@@ -50,6 +51,14 @@ def _table_us(p: GroupedGemm, config: Config, device: Device) -> float:
     from ptxgen.operations.grouped.launch import table_us
 
     return table_us(p, config, device)
+
+
+def _plain(p: GroupedGemm) -> GroupedGemm:
+    """The products without an epilogue. Their C has N columns, where C of a gated activation has half as many."""
+    if not p.gated:
+        return replace(p, epilogue="")
+    ld = write_leading_dimensions(p.lds * np.array([1, 1, 0])) if p.ld else ""  # 0: contiguous
+    return replace(p, epilogue="", ld=ld)
 
 
 def _cublas() -> Callable[..., Any]:
@@ -121,6 +130,7 @@ GROUPED = Operation(
     lowering=lower_grouped,
     product=product,
     slices=slices,
+    plain=_plain,
     checks=_checks,
     operand_sets=_operand_sets,
     titles=TITLES,

@@ -35,7 +35,7 @@ class GroupedGemm(ProblemBase):
     ``items``: (M, N, K) of each item. ``ld``: the leading dimensions ``lda:ldb:ldc`` of each item in elements,
     separated by commas, or one such text for all items; empty: contiguous. ``aligned_a``, ``aligned_b``, ``aligned_c``:
     the alignment in bytes of every item's operand. The other fields are those of ``Gemm``; each item has its own
-    epilogue operands.
+    epilogue operands. With a gated activation C_i has N_i/2 columns.
 
     ``jagged``: the axis along which items are parts of one array, whose sizes are on the device. ``m``: items are
     ranges of rows of A and C (B is E×K×N for E items); ``k``: items are ranges of columns of A and rows of B (C is
@@ -75,6 +75,7 @@ class GroupedGemm(ProblemBase):
     )
 
     operation = "grouped"
+    GATED = True
     SHAPE = ("items",)
     SHAPE_FORM = "M,N,K+M,N,K+..."
     CODE_OPTIONS = ("compute", "out", "epilogue", "jagged", "block_a", "block_b", "dtype_b")
@@ -90,6 +91,11 @@ class GroupedGemm(ProblemBase):
         self._normalize_second_dtype()
         self._normalize_epilogue()
         check_blocks(self, self.block_a, self.block_b)
+        for i, (_, n, _) in enumerate(self.items if self.gated else ()):
+            if n % 2:
+                raise ShapeError(
+                    f"n of item {i} is {n}; with a gated activation it must be even: a gate and a value in turn"
+                )
         if self.block_a and (self.jagged != "m" or self.scalings["A"].rows > 1):
             raise InputError(
                 f"block_a is {self.block_a} with jagged={self.jagged or 'none'}; groups have scales of blocks with"
@@ -151,7 +157,22 @@ class GroupedGemm(ProblemBase):
     def columns(self) -> Ints:
         """The lengths of stored rows of A, B and C of each item."""
         m, n, k = self.extents.T
-        return np.stack([k if self.layout[0] == "N" else m, n if self.layout[1] == "N" else k, n], axis=1)
+        columns_c = n // 2 if self.gated else n
+        return np.stack([k if self.layout[0] == "N" else m, n if self.layout[1] == "N" else k, columns_c], axis=1)
+
+    @property
+    def kernel_columns(self) -> Ints:
+        return self.columns * self._kernel_elements
+
+    @property
+    def kernel_lds(self) -> Ints:
+        return self.lds * self._kernel_elements
+
+    @property
+    def _kernel_elements(self) -> Ints:
+        """The number of elements that kernels see in an element of A, of B and of C: each element of C is two halves
+        with a gated activation (``dtypes.HALVES``), else one."""
+        return np.array([1, 1, 2 if self.gated else 1], np.int64)
 
     @cached_property
     def lds(self) -> Ints:
@@ -328,7 +349,7 @@ class GroupedGemm(ProblemBase):
 
     @property
     def results(self) -> int:
-        """The number of elements of C of all items."""
+        """The number of sums of all items: Σ M · N."""
         return int((self.extents[:, 0] * self.extents[:, 1]).sum())
 
     @property
@@ -345,7 +366,8 @@ class GroupedGemm(ProblemBase):
         """A lower bound of the bytes moved: every A and B is read once, every C is written once."""
         m, n, k = self.extents[(self.extents > 0).all(axis=1)].T
         scales = 4 * sum(math.prod(shape) for shape in self.scale_shapes.values())
-        return self.element.bytes * int((m * k + k * n).sum()) + scales + self.output.bytes * self.results
+        written = self.output.bytes * self.results // (2 if self.gated else 1)
+        return self.element.bytes * int((m * k + k * n).sum()) + scales + written
 
     @property
     def vectors(self) -> tuple[int, int, int]:

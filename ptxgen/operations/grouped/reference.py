@@ -39,14 +39,18 @@ def scale_views(p: GroupedGemm, arrays: Mapping[str, Array], i: int) -> dict[str
 
 
 def product(p: GroupedGemm, arrays: Mapping[str, Array], region: None = None) -> tuple[Array, Array]:
-    """The float64 sums Σab and Σ|a||b| for each element of the array that holds C of all items; zero between items."""
-    exact, scale = (np.zeros(p.sizes[C]) for _ in range(2))
+    """The float64 sums Σab and Σ|a||b| for each element of the array that holds C of all items, two for each element
+    with a gated activation; zero between items."""
+    each = 2 if p.gated else 1
+    exact, scale = (np.zeros((each, p.sizes[C])) for _ in range(2))
     for i in range(len(p.items)):
         if p.items[i][0] and p.items[i][1]:
             views = {"A": item_view(p, A, arrays["A"], i), "B": item_view(p, B, arrays["B"], i)}
-            result = gemm.product(p.item(i), views | scale_views(p, arrays, i))
-            item_view(p, C, exact, i)[...], item_view(p, C, scale, i)[...] = result
-    return exact, scale
+            sums = gemm.product(p.item(i), views | scale_views(p, arrays, i))
+            for n in range(each):
+                for whole, part in zip((exact, scale), sums, strict=True):
+                    item_view(p, C, whole[n], i)[...] = part[:, n::each]
+    return exact.T.ravel(), scale.T.ravel()
 
 
 def slices(p: GroupedGemm, region: Any = None) -> tuple[slice, ...]:
