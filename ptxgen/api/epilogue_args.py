@@ -52,7 +52,8 @@ def epilogue_arguments(
 
     ShapeError, InputError: an argument breaks a rule.
     """
-    m, n = shape[-2:]
+    activation = checked_activation(activation, aux)
+    m, n = shape[-2], columns_of_sums(shape[-1], activation)
     ops: list[str] = []
     arrays: list[tuple[str, View]] = []
     if (scale_a is None) != (scale_b is None):
@@ -77,7 +78,6 @@ def epilogue_arguments(
         v = _vector(bias, "bias", out, "f32" if out.dtype.bytes == 1 else out.dtype.name, m if rows else n, rows)
         ops.append("bias_row" if rows else "bias_column")
         arrays.append(("bias", v))
-    activation = checked_activation(activation, aux)
     for name, x in (("residual", residual), ("aux", aux)):
         if x is not None:
             v = view(x, name, batched=len(shape) == 3)
@@ -129,6 +129,12 @@ def columns_of_c(columns: int, activation: str | None, name: str = "b") -> int:
     return columns // 2
 
 
+def columns_of_sums(columns: int, activation: str | None) -> int:
+    """The number of columns of the sums for a C with ``columns`` columns: as many, or twice as many for a gated
+    activation."""
+    return columns * (2 if activation is not None and epilogue_op(activation).gated else 1)
+
+
 def checked_activation(activation: Any, aux: Any) -> str | None:
     """The name of the activation. InputError: it is unknown or breaks a rule, it reads ``aux`` and ``aux`` is None, or
     it does not read the ``aux`` that is given."""
@@ -156,8 +162,8 @@ def _vector(
         v = tensor(x.reshape(-1), argument)
     size, stride = next(((n, s) for n, s in zip(v.shape, v.strides, strict=True) if n != 1), (1, 1))
     if length is not None and size != length:
-        rule = "Mx1, one per row" if column else "one per column"
-        raise ShapeError(f"{argument} has {size} elements; it must have {length}: {rule} of out")
+        rule = "Mx1, one per row of out" if column else "one per column of b"
+        raise ShapeError(f"{argument} has {size} elements; it must have {length}: {rule}")
     if v.dtype is not DTYPES[element_type]:
         raise InputError(f"{argument} is {v.dtype}; it must be {element_type}")
     require_same_memory(argument, v, "out", out)

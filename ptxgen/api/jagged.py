@@ -21,7 +21,7 @@ from ptxgen.api.arrays import (
     view,
 )
 from ptxgen.api.block_scales import BlockScale, block_scales
-from ptxgen.api.epilogue_args import Activation, activation_name, checked_activation, columns_of_c
+from ptxgen.api.epilogue_args import Activation, activation_name, checked_activation, columns_of_c, columns_of_sums
 from ptxgen.api.gemm import check_same_dtype, number
 from ptxgen.arguments import flag, word
 from ptxgen.errors import DtypeError, InputError, ShapeError
@@ -260,7 +260,8 @@ def _epilogue(
         for name, x in arrays.items()
         if x is not None
     }
-    rows, columns = c.shape[-2:]
+    activation = checked_activation(activation, given.get("aux"))
+    rows, columns = c.shape[-2], columns_of_sums(c.shape[-1], activation)
     ops: list[str] = []
     views: dict[str, View] = {}
     epilogue_dtype = dtype("f32") if c.dtype.bytes == 1 else c.dtype
@@ -306,7 +307,6 @@ def _epilogue(
             and any(s != p and n > 1 for s, p, n in zip(v.strides, packed, v.shape, strict=True))
         ):
             raise ShapeError(f"{name} has strides {v.strides}; its elements must be contiguous")
-    activation = checked_activation(activation, given.get("aux"))
     if "residual" in given:
         ops.append("residual")
     if activation is not None:

@@ -164,10 +164,16 @@ class StoreTile:
         """The names of the epilogue operands that have the shape of C."""
         return tuple(name for name in self.arrays if name in ELEMENTWISE_OPERANDS)
 
+    @property
+    def array_out(self) -> str:
+        """The type of the elements of C in the array."""
+        return self.out
+
     def array_dtype(self, name: str) -> Dtype:
         """The type of an epilogue operand: f32 for scales and for the bias of an 8-bit C, else the type of C."""
-        wide = name.startswith("scale") or (name == "bias" and dtype(self.out).bytes == 1)
-        return dtype("f32" if wide else self.out)
+        out = dtype(self.array_out)
+        wide = name.startswith("scale") or (name == "bias" and out.bytes == 1)
+        return dtype("f32") if wide else out
 
 
 @dataclass(frozen=True)
@@ -176,6 +182,10 @@ class StoreGated(StoreTile):
     ``out``: the type of half an element of C (``dtypes.HALVES``)."""
 
     needs: ClassVar[frozenset[str]] = frozenset(("store_tile", "store_gated"))
+
+    @property
+    def array_out(self) -> str:
+        return self.out.removeprefix("half_")
 
 
 def is_gated(epilogue: str) -> bool:

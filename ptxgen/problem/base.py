@@ -330,8 +330,8 @@ class ProblemBase:
         """Checks an epilogue with a gated activation. InputError, DtypeError: this problem cannot have it."""
         if not self.GATED:
             raise InputError(f"epilogue is {self.epilogue!r}; {self.operation} has no gated activation")
-        if set(given[:-1]) - {"scale"}:
-            raise InputError(f"epilogue is {self.epilogue!r}; before a gated activation there may be scale")
+        if "residual" in given:
+            raise InputError(f"epilogue is {self.epilogue!r}; with a gated activation there may be no residual")
         if self.out not in HALVES:
             raise DtypeError(f"out is {self.out}; with a gated activation it must be {' or '.join(HALVES)}")
 

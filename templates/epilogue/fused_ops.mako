@@ -72,7 +72,7 @@ ${applied(step, registers, at, offset, guard, row, column)}\
     mad.wide.u32 %elem_addr, %elem_index, ${size}, %${name};
 % if ptx_type == "b16":
     ${guard}ld.global.nc.b16 %elem16, [%elem_addr];
-${convert.widen(plan.problem.out, "%elem", "%elem16", guard)}\
+${convert.widen(plan.fused_ops.out, "%elem", "%elem16", guard)}\
 % else:
 ${load(ptx_type, "%elem_addr", guard)}\
 % endif

@@ -173,7 +173,7 @@ GATED = (
 @pytest.mark.parametrize(("dtype", "text"), GATED)
 def test_gated_activations_are_right(dtype: str, text: str) -> None:
     """Rows and columns past whole tiles, a leading dimension of C with a gap."""
-    for epilogue, batch in (("swiglu", 1), ("scale,min(x,7)*sigmoid(1.702*x)*(up+1)", 2)):
+    for epilogue, batch in (("swiglu", 1), ("scale_rows,bias_column,min(x,7)*sigmoid(1.702*x)*(up+1)", 2)):
         p = Gemm(37, 80, 40, "NT", dtype, epilogue=epilogue, ldc=48, batch=batch)
         results = check_some(EmulatedDriver(H200), p, parse_config(text))
         assert all(r.ok for r in results), [str(r) for r in results]
@@ -183,7 +183,9 @@ def test_gated_activations_are_right(dtype: str, text: str) -> None:
 GATED_LIST = GroupedGemm(
     ((33, 18, 24), (0, 4, 8), (7, 10, 0), (5, 2, 16)), "NT", "f16", ld="32:32:11", epilogue="swiglu"
 )
-GATED_ROWS = GroupedGemm(tuple((m, 80, 64) for m in (5, 0, 67)), "NT", "f16", jagged="m", epilogue="scale,geglu")
+GATED_ROWS = GroupedGemm(
+    tuple((m, 80, 64) for m in (5, 0, 67)), "NT", "f16", jagged="m", epilogue="scale,bias_column,geglu"
+)
 
 
 @pytest.mark.parametrize(
@@ -211,6 +213,11 @@ def test_calls_of_groups_with_gated_activations(monkeypatch: pytest.MonkeyPatch)
         lists = ptxgen.gemm_grouped([rows[:2], rows[2:]], list(weights), activation=activation)
         for got in (jagged, np.concatenate(lists)):
             np.testing.assert_allclose(got, wanted, rtol=2e-3, atol=4e-3)
+    scales = RNG.uniform(0.5, 2, 9).astype(np.float32), RNG.uniform(0.5, 2, (2, 24)).astype(np.float32)
+    bias = RNG.normal(size=(2, 24)).astype(np.float16)
+    got = ptxgen.gemm_jagged(rows, weights, ends, activation="x*up", bias=bias, scale_a=scales[0], scale_b=scales[1])
+    sums = x * scales[0][:, None] * scales[1].repeat((2, 7), 0) + bias.repeat((2, 7), 0)
+    np.testing.assert_allclose(got, sums[:, ::2] * sums[:, 1::2], rtol=4e-3, atol=2e-2)
     one = ptxgen.gemm_grouped([rows], [weights[0, :, :2]], activation="swiglu")[0]  # C with one column
     np.testing.assert_allclose(one[:2], wanted[:2, :1], rtol=2e-3, atol=4e-3)
     with pytest.raises(ShapeError, match="w has 23 columns; a gated activation takes an even number"):
@@ -253,8 +260,13 @@ def test_gemm_computes_gated_activations(monkeypatch: pytest.MonkeyPatch) -> Non
         ptxgen.gemm(a, b, activation="swiglu", beta=1.0, out=got)
     with pytest.raises(ShapeError, match="b has 23 columns; a gated activation takes an even number"):
         ptxgen.gemm(a, b[:, :23], activation="swiglu")
-    with pytest.raises(InputError, match="before a gated activation there may be scale"):
-        ptxgen.gemm(a, b, activation="swiglu", bias=np.zeros(12, np.float16))
+    bias = RNG.normal(size=24).astype(np.float16)
+    got = ptxgen.gemm(a, b, activation="x*up", bias=bias)  # the bias is added to the sums
+    np.testing.assert_allclose(got, (gate + bias[::2]) * (up + bias[1::2]), rtol=2e-3, atol=1e-2)
+    with pytest.raises(ShapeError, match="bias has 12 elements; it must have 24: one per column of b"):
+        ptxgen.gemm(a, b, activation="swiglu", bias=bias[:12])
+    with pytest.raises(InputError, match="with a gated activation there may be no residual"):
+        ptxgen.gemm(a, b, activation="swiglu", residual=got)
     with pytest.raises(DtypeError, match="out is f32; with a gated activation it must be f16 or bf16"):
         ptxgen.gemm(A, B, activation="geglu")
     with pytest.raises(InputError, match="must not read both aux and up"):

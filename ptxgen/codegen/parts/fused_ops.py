@@ -20,15 +20,16 @@ class FusedOps(Part):
 
     ``template``: their slot; ``operands``: operand -> the PTX type of a load and the bytes of an element;
     ``operations``: the operations in order; ``type``: the PTX type of their arithmetic; ``sm``: the target
-    architecture; ``scalar_bias``: True if one bias is added to all elements of C; ``batched_bias``: True if each batch
-    item has its own bias, stored consecutively; ``grouped``: True if the operands of an item begin at offsets in its
-    descriptor."""
+    architecture; ``out``: the type of 16-bit operands; ``scalar_bias``: True if one bias is added to all elements of C;
+    ``batched_bias``: True if each batch item has its own bias, stored consecutively; ``grouped``: True if the operands
+    of an item begin at offsets in its descriptor."""
 
     template: str
     operands: dict[str, tuple[str, int]]
     operations: tuple[EpilogueOp, ...]
     type: str
     sm: int
+    out: str
     scalar_bias: bool
     batched_bias: bool
     grouped: bool = False
@@ -46,6 +47,7 @@ class FusedOps(Part):
             p.sink.operations,
             p.sink.arithmetic,
             sm,
+            p.sink.array_out if p.sink.epilogue else p.out,
             p.sink.scalar_bias and "bias" in operands,
             batched and p.sink.batched_bias and "bias" in operands,
             grouped(p),

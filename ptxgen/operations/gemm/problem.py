@@ -48,8 +48,8 @@ class Gemm(ProblemBase):
     be an expression of ``x``, the sum, and ``aux``, in the language of tasks; ``epilogue`` then has its canonical text.
     A gated activation, ``swiglu``, ``geglu`` or an expression of ``x`` and ``up``, makes an element of C from two sums:
     ``x`` belongs to an even column of B, ``up`` to the next column. C is then M×N/2, of f16 or bf16, and beta is 0;
-    only ``scale`` may precede a gated activation. Products of s8 are summed in s32; the epilogue computes in f32 unless
-    C is s32. 8-bit results are rounded to nearest and saturated to finite values; fp8 keeps NaN.
+    scales and a bias may precede a gated activation. Products of s8 are summed in s32; the epilogue computes in f32
+    unless C is s32. 8-bit results are rounded to nearest and saturated to finite values; fp8 keeps NaN.
 
     ``block_a``, ``block_b``: the blocks of A and of B, of fp8, that have one f32 scale each: 1x128, one row of A (one
     column of B) by 128 of K, or 128x128. The scales, ``scale_a`` and ``scale_b``, are arrays of rows of blocks by
