@@ -99,7 +99,7 @@ def _launch(csr: Csr, b: Any, offsets: Any, out: Any, alpha: float, beta: float,
 
 
 def _offsets(offsets: Any, b: View) -> View:
-    """InputError, DtypeError, ShapeError: ``offsets`` is not a vector of int32 in the memory of b."""
+    """``offsets`` as a View. InputError, DtypeError, ShapeError: it is not a vector of int32 in the memory of ``b``."""
     offset_type = str(getattr(offsets, "dtype", "int32")).removeprefix("torch.")
     if offset_type != "int32":
         raise DtypeError(f"offsets is {offset_type}; it must be int32")

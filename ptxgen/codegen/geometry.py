@@ -13,7 +13,7 @@ from ptxgen.lowering.kernel_problem import KernelProblem
 
 
 def accumulator_bytes(p: KernelProblem) -> int:
-    """Bytes of an accumulator in shared memory and in the workspace."""
+    """The number of bytes of an accumulator in shared memory and in the workspace."""
     return max(4, p.accumulator.bytes)
 
 

@@ -86,7 +86,7 @@ class MixedTiles(Plan):
         return plan
 
     def shared_of(self, tiles: Ints) -> int:
-        """Bytes of dynamic shared memory of a launch. ``tiles``: the index of each item's tile size."""
+        """The number of bytes of dynamic shared memory of a launch. ``tiles``: the index of each item's tile size."""
         return max((self._bodies[int(t)].shared for t in np.unique(tiles)), default=0)
 
     def step(self, extents: Ints, tiles: Ints) -> Step:

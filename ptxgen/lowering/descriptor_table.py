@@ -127,7 +127,7 @@ class GroupExtents(GemmExtents):
         return _each(mean, ml, nl, u, kg), _each(longest, ml, nl, u, kg)
 
     def tile_products(self, ml: Any, nl: Any) -> Any:
-        """Multiply-adds of all tiles if each is computed as a whole tile."""
+        """The number of multiply-adds of all tiles if each is computed as a whole tile."""
         assert self.group is not None
         k = self.group.extents[:, 2]
         return _each(lambda a, b: float((self._item_tiles(a, b) * k).sum()) * a * b, ml, nl)
@@ -142,14 +142,14 @@ class GroupExtents(GemmExtents):
         return fmas
 
     def repeated_b(self, ml: Any) -> Any:
-        """Elements of B that are read again: each row of tiles after the first one of an item reads B once more.
-        ``ml``: rows of a tile."""
+        """The number of elements of B that are read again: each row of tiles after the first one of an item reads B
+        once more. ``ml``: rows of a tile."""
         assert self.group is not None
         m, n, k = self.group.extents.T
         return _each(lambda a: float(((np.maximum(-(-m // max(a, 1)), 1) - 1) * n * k).sum()), ml)
 
     def split_tiles(self, ml: Any, nl: Any, u: Any, kg: Any) -> Any:
-        """Tiles whose K is split into several slices, each slice counted."""
+        """The number of tiles whose K is split into several slices, each slice counted."""
         assert self.group is not None
         k = self.group.extents[:, 2]
 

@@ -89,17 +89,17 @@ class FeatureMaps:
 
     @property
     def image_bytes(self) -> int:
-        """Bytes of a feature map of the operand."""
+        """The number of bytes of a feature map of the operand."""
         return self.rows.image * self.columns.image * self.element_bytes
 
     @property
     def result_map_bytes(self) -> int:
-        """Bytes of a feature map of the result."""
+        """The number of bytes of a feature map of the result."""
         return self.rows.results * self.columns.results * self.result_bytes
 
     def region(self, maps: Any) -> Any:
-        """Bytes of shared memory for a run of ``maps`` feature maps of the operand. A run keeps the offset modulo 16
-        bytes that it has in global memory."""
+        """The number of bytes of shared memory for a run of ``maps`` feature maps of the operand. A run keeps the
+        offset modulo 16 bytes that it has in global memory."""
         return (maps * self.image_bytes + VECTOR - 1) // VECTOR * VECTOR + VECTOR
 
     def maps_in(self, size: Any) -> Any:

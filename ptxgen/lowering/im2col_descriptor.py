@@ -173,7 +173,7 @@ class Im2colDescriptor:
 
     @property
     def image_elements(self) -> int:
-        """Elements of the image of one phase."""
+        """The number of elements of the image of one phase."""
         assert self.images is not None
         return self.count * self.images.channels * math.prod(self.positions)
 
@@ -199,12 +199,13 @@ class Im2colDescriptor:
 
     @property
     def taps_of_row(self) -> int:
-        """Taps of a filter row that read adjacent positions: those that are a stride apart."""
+        """The number of taps in a part of a filter row. These taps are a stride apart, so that they read the pixels of
+        adjacent positions."""
         return -(-self.taps[0] // self.steps[0])
 
     @property
     def row_parts(self) -> int:
-        """Parts of a filter row whose taps are a stride apart."""
+        """The number of parts of a filter row; the taps of a part are a stride apart."""
         return min(self.steps[0], self.taps[0])
 
     @property

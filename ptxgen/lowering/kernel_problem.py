@@ -22,7 +22,7 @@ class Extents:
 
     @property
     def results(self) -> Any:
-        """Elements that the kernels compute; if 0, nothing is launched."""
+        """The number of elements that the kernels compute; if 0, nothing is launched."""
         raise NotImplementedError
 
     @property

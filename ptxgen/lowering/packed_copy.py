@@ -73,12 +73,12 @@ class PackedCopy:
 
     @property
     def pitch(self) -> int:
-        """Elements of a row of the copy."""
+        """The number of elements of a row of the copy."""
         return self.width * self.padded
 
     @property
     def size(self) -> int:
-        """Elements of the copy."""
+        """The number of elements of the copy."""
         return self.row_count * self.pitch
 
     @property
@@ -94,7 +94,7 @@ class PackedCopy:
 
     @property
     def span(self) -> int:
-        """Elements of the operand from the first to the last copied element, if rows are contiguous."""
+        """The number of elements of the operand from the first to the last copied element, if rows are contiguous."""
         return sum((d.extent - 1) * self.axes[d.axis].stride for d in self.digits) + self.depth
 
     @property

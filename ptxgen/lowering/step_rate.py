@@ -50,16 +50,16 @@ class Instructions:
 
     @property
     def issue_slots(self) -> float:
-        """Issue slots per step in a loop that loads its operands from shared memory."""
+        """The number of issue slots per step in a loop that loads its operands from shared memory."""
         return (self.issued + READS + self.mixed) / self.values
 
     def limit(self, d: Device) -> float:
-        """Steps per clock and multiprocessor that the busiest pipe allows."""
+        """The number of steps per clock and multiprocessor that the busiest pipe allows."""
         rates = {"fma": float(d.fma), "fp64": float(d.fma64), **RATES}
         return self.values / max(count / rates[pipe] for pipe, count in self.by_pipe)
 
     def bound(self, d: Device) -> float:
-        """Steps per clock and multiprocessor that no kernel exceeds."""
+        """The number of steps per clock and multiprocessor that no kernel exceeds."""
         return min(ISSUED * self.values / self.issued, self.limit(d))
 
 
@@ -103,7 +103,7 @@ def _each(algebra: InnerExpression, d: Device) -> list[Instructions]:
 
 
 def bound(algebra: InnerExpression, d: Device) -> float:
-    """Steps per clock and multiprocessor that no kernel exceeds."""
+    """The number of steps per clock and multiprocessor that no kernel exceeds."""
     return max(x.bound(d) for x in _each(algebra, d))
 
 

@@ -80,7 +80,8 @@ class Device:
         return np.minimum(each, self.shared_block)
 
     def blocks_per_sm(self, threads: Any, registers: Any, shared: Any) -> Any:
-        """Resident blocks per multiprocessor; 0 if a block does not fit. Arguments are those of ``block_limits``."""
+        """The number of resident blocks per multiprocessor; 0 if a block does not fit. Arguments are those of
+        ``block_limits``."""
         return reduce(np.minimum, self.block_limits(threads, registers, shared).values())
 
 

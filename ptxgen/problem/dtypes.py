@@ -60,7 +60,7 @@ class Dtype:
 
     @property
     def parts(self) -> int:
-        """Real numbers (and registers) per element: 2 for a complex type, else 1."""
+        """The number of real numbers (and registers) per element: 2 for a complex type, else 1."""
         return 2 if self.part else 1
 
     @property

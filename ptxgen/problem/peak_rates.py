@@ -58,7 +58,8 @@ def tensor_rates(sm: int) -> Rates:
 
 
 def scalar_rate(sums: Dtype, d: Device) -> int:
-    """Scalar multiply-adds per clock and multiprocessor if sums have the type ``sums``, which may be complex."""
+    """The number of scalar multiply-adds per clock and multiprocessor if sums have the type ``sums``, which may be
+    complex."""
     return {8: d.fma64, 2: d.fma16}.get(sums.bytes // sums.parts, d.fma)
 
 

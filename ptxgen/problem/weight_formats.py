@@ -16,7 +16,7 @@ class WeightFormat:
 
     @property
     def per_byte(self) -> int:
-        """Weights per byte."""
+        """The number of weights per byte."""
         return 8 // self.bits
 
     @property

@@ -371,11 +371,11 @@ class CudaDriver:
     # ---- time ----
 
     def now_us(self) -> float:
-        """Microseconds by the clock of the host."""
+        """The microseconds by the clock of the host."""
         return 1e6 * time.perf_counter()
 
     def elapsed(self, launch: Callable[[], object]) -> float:
-        """Microseconds of one call on the driver's stream, measured with events, idle gaps included."""
+        """The microseconds of one call on the driver's stream, measured with events, idle gaps included."""
         with self.context("timing"):
             return self._elapsed(launch)
 
@@ -388,7 +388,7 @@ class CudaDriver:
         return float(end.time_since(begin)) * 1e3
 
     def _repeated(self, launch: Callable[[], object], limit: float) -> float:
-        """Microseconds of one call. If a first measurement exceeds ``limit``, the call is measured again and the
+        """The microseconds of one call. If a first measurement exceeds ``limit``, the call is measured again and the
         shorter time counts, because the host may have paused."""
         us = self._elapsed(launch)
         return us if us <= limit else min(us, self._elapsed(launch))

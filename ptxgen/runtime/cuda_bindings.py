@@ -135,7 +135,7 @@ class Event:
         call(load().cuEventSynchronize, self._event)
 
     def time_since(self, begin: Event) -> float:
-        """Milliseconds since ``begin``."""
+        """The milliseconds since ``begin``."""
         return float(call(load().cuEventElapsedTime, begin._event, self._event))
 
     def __del__(self) -> None:

@@ -135,8 +135,8 @@ class Driver(Protocol):
         ...
 
     def now_us(self) -> float:
-        """Microseconds since an arbitrary time, by the host's clock; on the emulated device, the sum of the modelled
-        times of all launches. The call does not wait for queued work."""
+        """The microseconds since an arbitrary time, by the host's clock; on the emulated device, the sum of the
+        modelled times of all launches. The call does not wait for queued work."""
         ...
 
     def time(self, launches: Sequence[Callable[[], None]], timing: Timing) -> list[float]:

@@ -109,12 +109,12 @@ class PreparedOperands:
 
     @property
     def bytes(self) -> int:
-        """Bytes of all prepared arrays."""
+        """The number of bytes of all prepared arrays."""
         return sum(x.size for each in self._made.values() for x in each.arrays.values())
 
     @property
     def us(self) -> float:
-        """Microseconds that all preparations took."""
+        """The microseconds that all preparations took."""
         return sum(each.us for each in self._made.values())
 
     def _run(self, preparation: Preparation, p: KernelProblem, before: list[Prepared]) -> Prepared:

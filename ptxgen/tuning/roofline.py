@@ -20,7 +20,7 @@ def peak_flops(p: KernelProblem, d: Device) -> float:
 
 
 def memory_us(p: KernelProblem, d: Device) -> float:
-    """Microseconds that the memory traffic takes at the peak bandwidth."""
+    """The microseconds that the memory traffic takes at the peak bandwidth."""
     return float(p.bytes) / (d.bandwidth * 1e3)
 
 

@@ -43,8 +43,8 @@ class PrefetchedRows:
 
     @property
     def row_step(self) -> int:
-        """Bytes per element of the leading dimension: the step of a thread from one of its rows to the next is this
-        number times the leading dimension."""
+        """The number of bytes per element of the leading dimension: the step of a thread from one of its rows to the
+        next is this number times the leading dimension."""
         return self.bytes * self.threads
 
 
@@ -96,7 +96,7 @@ class GroupedScheduler(GridScheduler):
         return (self.blocks if p.extents.jagged else min(tiles, self.blocks)), 1, 1
 
     def partial_bytes(self, group: Items) -> int:
-        """Bytes of the partial sums of all tiles that have several slices."""
+        """The number of bytes of the partial sums of all tiles that have several slices."""
         return self.table.split_tiles(group.extents) * self.slice_bytes
 
     def claim(self, p: KernelProblem, items: int, workspace: Allocator) -> None:
@@ -138,7 +138,7 @@ class StreamScheduler(GroupedScheduler):
         return len(self.table.shares(items_of(p).extents)) - 1, 1, 1
 
     def partial_bytes(self, group: Items) -> int:
-        """Bytes of the partial sums of each block's first and last tile."""
+        """The number of bytes of the partial sums of each block's first and last tile."""
         return 2 * (len(self.table.shares(group.extents)) - 1) * self.slice_bytes
 
 

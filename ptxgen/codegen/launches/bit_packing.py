@@ -55,7 +55,7 @@ class PackedBits:
 
     @property
     def span(self) -> int:
-        """Bytes that a thread loads from a row."""
+        """The number of bytes that a thread loads from a row."""
         return self.span_of(self.kmajor)
 
     # ---- loads
@@ -67,7 +67,7 @@ class PackedBits:
 
     @property
     def columns(self) -> int:
-        """Columns of a block if K is not contiguous."""
+        """The number of columns of a block if K is not contiguous."""
         return WARP * self.span
 
     @property
@@ -77,7 +77,7 @@ class PackedBits:
 
     @property
     def loads(self) -> int:
-        """Rows that a thread loads at once."""
+        """The number of rows that a thread loads at once."""
         return 1 if self.kmajor else self.ROWS
 
     @property

@@ -295,11 +295,12 @@ class CopyPacking(Packing):
         return {x: code_of(self.copy(self.problem, x), self.problem.element.bytes) for x in self.copied}
 
     def copy_bytes(self, p: KernelProblem, name: str) -> Any:
-        """Bytes from the copy of one batch item to the copy of the next."""
+        """The number of bytes from the copy of one batch item to the copy of the next."""
         return -(-self.copy(p, name).size * p.element.bytes // ROW) * ROW
 
     def item_bytes(self, p: KernelProblem, name: str) -> Any:
-        """Bytes from the operand of one batch item to that of the next; 0: all items have the same operand."""
+        """The number of bytes from the operand of one batch item to that of the next; 0: all items have the same
+        operand."""
         return p.offsets["ab".index(name)] if self.batched else 0
 
     def items(self, p: KernelProblem, name: str, items: int) -> Any:

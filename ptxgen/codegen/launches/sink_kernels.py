@@ -102,17 +102,17 @@ class RowReduceKernels(SinkKernels):
 
     @property
     def fill_bytes(self) -> int:
-        """Bytes of the states that a block fills at once."""
+        """The number of bytes of the states that a block fills at once."""
         return self.THREADS * self.states.entry_bytes
 
     @property
     def part_bytes(self) -> int:
-        """Bytes of a result's states that its lanes and warps join at once."""
+        """The number of bytes of a result's states that its lanes and warps join at once."""
         return WARP * self.states.entry_bytes
 
     @property
     def warp_bytes(self) -> int:
-        """Bytes of the states of a warp in shared memory."""
+        """The number of bytes of the states of a warp in shared memory."""
         return self.RESULTS * self.states.entry_bytes
 
     @property
@@ -212,5 +212,5 @@ class AggregateKernels(SinkKernels):
 
     @property
     def block_bytes(self) -> int:
-        """Bytes of the values that a block reduces at once."""
+        """The number of bytes of the values that a block reduces at once."""
         return self.THREADS * self.groups.bytes

@@ -64,7 +64,7 @@ class CAccess(Part):
 
     @cached_property
     def bytes(self) -> int:
-        """Bytes of an element of C."""
+        """The number of bytes of an element of C."""
         return self.problem.output.bytes
 
     @cached_property

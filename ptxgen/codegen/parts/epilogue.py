@@ -80,7 +80,7 @@ class Epilogue(Part):
 
     @cached_property
     def out_bytes(self) -> int:
-        """Bytes of an element that a block stores."""
+        """The number of bytes of an element that a block stores."""
         return self.arithmetic.bytes if self.reduction.stores_partials else self.c.bytes
 
     @property

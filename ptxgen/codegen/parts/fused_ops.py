@@ -86,7 +86,7 @@ class FusedOps(Part):
 
     @property
     def bias_bytes(self) -> int:
-        """Bytes of an element of the bias."""
+        """The number of bytes of an element of the bias."""
         return self.operands["bias"][1]
 
     @property

@@ -96,7 +96,7 @@ class StagedOperand(Protocol):
 
     @property
     def copy_bytes(self) -> int:
-        """Bytes of one copy by a thread."""
+        """The number of bytes of one copy by a thread."""
 
     def buffer(self, k: int) -> int:
         """The index of the fragment buffer that holds step ``k``."""
@@ -163,17 +163,17 @@ class CopiedTile:
 
     @property
     def depth_bytes(self) -> int:
-        """Bytes of a K-major row in shared memory."""
+        """The number of bytes of a K-major row in shared memory."""
         return self.depth * self.bytes
 
     @property
     def depth_global_bytes(self) -> int:
-        """Bytes in global memory of the elements of one stage along K."""
+        """The number of bytes in global memory of the elements of one stage along K."""
         return self.depth * self.global_bytes
 
     @property
     def table_step_bytes(self) -> int:
-        """Bytes of the entries in the offset table along K that belong to one stage."""
+        """The number of bytes of the entries in the offset table along K that belong to one stage."""
         return self.depth * self.addressing.table_entry_bytes
 
     # ---- rows and columns
@@ -382,7 +382,7 @@ class MultistageMainloop(Part):
 
     @property
     def ring_bytes(self) -> int:
-        """Bytes of all stages."""
+        """The number of bytes of all stages."""
         return self.stages * self.stage_bytes
 
     @property

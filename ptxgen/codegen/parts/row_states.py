@@ -96,7 +96,7 @@ class RowStates(Part):
 
     @property
     def entry_bytes(self) -> int:
-        """Bytes of a stored state, rounded up to a power of two."""
+        """The number of bytes of a stored state, rounded up to a power of two."""
         size = sum(type_of(t).bits // 8 for t in self.reduction.types)
         return 1 << (size - 1).bit_length()
 

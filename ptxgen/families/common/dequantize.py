@@ -52,7 +52,7 @@ class Dequantizer:
 
     @property
     def elements(self) -> int:
-        """Weights per word."""
+        """The number of weights per word."""
         return WORD * self.format.per_byte
 
     @property

@@ -126,7 +126,8 @@ def cell(p: KernelProblem, c: Columns, g: TileGeometry, d: Device) -> Cells:
 
 
 def cycles(d: Device, w: Work, rows: Any, x: Cells, cell: Any) -> Floats:
-    """Cycles of a launch: full waves of blocks, then the remaining blocks, spread over the multiprocessors."""
+    """The number of cycles of a launch: full waves of blocks, then the remaining blocks, spread over the
+    multiprocessors."""
     iterations, blocks, c_cost, queue = x.iterations[cell], x.blocks[cell], x.c_cost[cell], x.queue[cell]
     resident, busy, idle, latency = w.resident[rows], w.busy[rows], w.idle[rows], w.latency[rows]
     store_c = np.where(c_cost == 0, w.store[rows], np.where(c_cost == 1, w.red[rows], w.partial[rows]))
@@ -144,7 +145,7 @@ def cycles(d: Device, w: Work, rows: Any, x: Cells, cell: Any) -> Floats:
 
 
 def microseconds(p: KernelProblem, d: Device, w: Work, rows: Any, x: Cells, cell: Any) -> Floats:
-    """Microseconds of a launch of kernels whose warps load A and B themselves."""
+    """The microseconds of a launch of kernels whose warps load A and B themselves."""
     memory = float32(p.bytes / (d.bandwidth * 1e3 * perf_costs.DRAM))
     multiplied = cycles(d, w, rows, x, cell) / np.float32(d.clock)
     out: Floats = np.maximum(multiplied, memory) + x.extra[cell] + np.float32(perf_costs.LAUNCH_US)

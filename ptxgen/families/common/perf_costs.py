@@ -65,8 +65,8 @@ def mma_types(p: KernelProblem) -> str:
 
 
 def mma_rate(p: KernelProblem, d: Device) -> float:
-    """Multiply-adds (or steps of complex numbers) per clock and multiprocessor by mma.sync; for types that the device
-    lacks, the rate of f16. Targets with tcgen05 are assumed to have the rates of sm_80."""
+    """The number of multiply-adds (or steps of complex numbers) per clock and multiprocessor by mma.sync; for types
+    that the device lacks, the rate of f16. Targets with tcgen05 are assumed to have the rates of sm_80."""
     if d.sm == MEASURED:
         return MMA_RATES.get(mma_types(p), MMA_RATES["f16"]) / p.algebra.fmas
     rates = tensor_rates(80 if 100 <= d.sm < 120 else d.sm)
@@ -74,7 +74,7 @@ def mma_rate(p: KernelProblem, d: Device) -> float:
 
 
 def fma_rate(p: KernelProblem, d: Device) -> float:
-    """Scalar multiply-adds (or steps of another algebra) per clock and multiprocessor."""
+    """The number of scalar multiply-adds (or steps of another algebra) per clock and multiprocessor."""
     if isinstance(p.algebra, InnerExpression):
         return step_rate.bound(p.algebra, d)
     return scalar_rate(p.accumulator, d) / p.algebra.fmas

@@ -62,7 +62,7 @@ class Counts:
 
 
 def from_stats(s: Counts, d: Device) -> float:
-    """Microseconds of a launch with counted instructions: the paper's equations (2) and (3).
+    """The microseconds of a launch with counted instructions: the paper's equations (2) and (3).
 
     ``t = max(t_arith · i_arith, t_mem · i_mem)``, with a term for each unit. i is the number of instructions on the
     busiest multiprocessor; t is ``max(latency / n, 1 / throughput)`` for its n warps, each with OVERLAP instructions in

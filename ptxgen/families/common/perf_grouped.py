@@ -34,10 +34,10 @@ def calibrated(p: KernelProblem) -> bool:
 
 
 def store_cycles(p: KernelProblem, c: Columns, g: TileGeometry, width: Any, adjacent: Any) -> Any:
-    """Cycles in which a block stores a whole tile of C, in 32-byte sectors. ``width``: elements of an access;
-    ``adjacent``: elements that a thread has side by side in registers. If accesses are narrower than these elements, a
-    warp visits a sector several times. Through shared memory, a warp stores whole rows, and the last sector of one row
-    is the first of the next."""
+    """The number of cycles in which a block stores a whole tile of C, in 32-byte sectors. ``width``: elements of an
+    access; ``adjacent``: elements that a thread has side by side in registers. If accesses are narrower than these
+    elements, a warp visits a sector several times. Through shared memory, a warp stores whole rows, and the last sector
+    of one row is the first of the next."""
     bytes_ = c.ml * c.nl * p.output.bytes
     visits = np.maximum(np.minimum(adjacent * p.output.bytes, SECTOR) / (width * p.output.bytes), 1)
     rows = np.where(width * p.output.bytes < 16, 1 + SECTOR / np.minimum(c.nl * p.output.bytes, perf_costs.LINE), 1)
@@ -59,7 +59,7 @@ def load_latency(c: Columns, path: Any) -> Any:
 
 
 def slice_cycles(p: KernelProblem, c: Columns) -> Any:
-    """Cycles in which one block stores the sums of a K slice of a tile and another block loads them."""
+    """The number of cycles in which one block stores the sums of a K slice of a tile and another block loads them."""
     return 2 * c.ml * c.nl * c.kl * c.ks * p.accumulator.bytes / perf_costs.L2_BYTES
 
 
@@ -100,8 +100,8 @@ def cell(p: KernelProblem, c: Columns, g: TileGeometry, d: Device) -> GroupedCel
 
 
 def microseconds(p: KernelProblem, d: Device, w: Work, rows: Any, x: GroupedCells, cell: Any) -> Floats:
-    """Microseconds of a launch: the larger of the longest tile and a multiprocessor's share of all tiles, plus a tail
-    of half a tile; but at least the time of the memory traffic."""
+    """The microseconds of a launch: the larger of the longest tile and a multiprocessor's share of all tiles, plus a
+    tail of half a tile; but at least the time of the memory traffic."""
     each = x.tiles[cell] / np.float32(d.sms)
     together = np.clip(np.ceil(each), 1, w.resident[rows])  # tiles that a multiprocessor computes at once
     busy = np.maximum(w.busy[rows], (w.moved_a[rows] + w.moved_b[rows]) / np.float32(perf_costs.L2_BYTES))

@@ -16,7 +16,7 @@ CORE_TYPES = {"f16": ("f32",), "bf16": ("f32",), "f32": ("f32", "tf32"), "f64": 
 
 
 def widest(p: KernelProblem) -> int:
-    """Elements of the widest access to B and C."""
+    """The number of elements of the widest access to B and C."""
     return int(min(p.operand("B").access.vec, p.operand("C").access.vec, VECTOR // p.element.bytes))
 
 

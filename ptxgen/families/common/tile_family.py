@@ -25,7 +25,7 @@ def thread_tile(p: KernelProblem, c: Any, g: ThreadLoadGeometry) -> tuple[Any, A
 
 
 def thread_products(c: Any) -> Any:
-    """Multiply-adds per iteration of a thread or warp that has a tile of ms by ns."""
+    """The number of multiply-adds per iteration of a thread or warp that has a tile of ms by ns."""
     return c.ms * c.ns * (c.u // np.maximum(c.kl, 1))
 
 

@@ -182,7 +182,7 @@ class TileLoop(Part):
 
     @property
     def warp_bytes(self) -> int:
-        """Bytes of the slots of a warp."""
+        """The number of bytes of the slots of a warp."""
         return self.stages * self.slot_bytes
 
     @property
@@ -197,7 +197,7 @@ class TileLoop(Part):
 
     @property
     def sum_bytes(self) -> int:
-        """Bytes of the sums of a warp in shared memory."""
+        """The number of bytes of the sums of a warp in shared memory."""
         return 4 * self.rows * self.columns
 
     @property
@@ -323,7 +323,7 @@ class TileLoop(Part):
 
     @property
     def elements(self) -> int:
-        """Elements of C of a block."""
+        """The number of elements of C of a block."""
         return self.rows * self.columns
 
     @property
@@ -343,7 +343,7 @@ class TileLoop(Part):
 
     @property
     def vector_bytes(self) -> int:
-        """Bytes of the elements of the vector B that a tile needs."""
+        """The number of bytes of the elements of the vector B that a tile needs."""
         return self.depth * self.size
 
     @property

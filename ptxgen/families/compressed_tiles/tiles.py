@@ -84,7 +84,7 @@ class CompressedTiles(Scan, Preparation):
 
     @property
     def size(self) -> int:
-        """Bytes of an element."""
+        """The number of bytes of an element."""
         return dtype(self.element).bytes
 
     @property

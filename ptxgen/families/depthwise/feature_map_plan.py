@@ -83,7 +83,7 @@ class FeatureMapLoop(StripLoop):
 
     @property
     def run_step(self) -> int:
-        """Bytes that the block copies at once from a contiguous run."""
+        """The number of bytes that the block copies at once from a contiguous run."""
         return 16 * self.threads
 
     # ---- filters
@@ -132,7 +132,7 @@ class FeatureMapLoop(StripLoop):
 
     @property
     def row_step(self) -> int:
-        """Rows of the image from one strip to the next."""
+        """The number of rows of the image from one strip to the next."""
         rows = self.feature_maps.rows
         return self.config.strip_results * rows.stride // rows.ratio
 

@@ -33,7 +33,7 @@ class StripLoop(Part):
 
     @property
     def size(self) -> int:
-        """Bytes of an element."""
+        """The number of bytes of an element."""
         return self.problem.element.bytes
 
     @property

@@ -103,7 +103,7 @@ class TapSums(Part):
 
     @property
     def threads(self) -> int:
-        """Threads of a block of the auxiliary kernel."""
+        """The number of threads of a block of the auxiliary kernel."""
         return self.TAPS_PER_BLOCK * self.THREADS_PER_TAP
 
     tap_mask = Mask("TAPS_PER_BLOCK")

@@ -179,7 +179,7 @@ def _useful_f64(p: KernelProblem, c: Columns) -> Any:
 
 
 def width_c(p: KernelProblem, c: Any) -> Any:
-    """Elements of one access to C: at most 16 bytes of sums; in stores from registers at most the adjacent elements of
-    a lane."""
+    """The number of elements of one access to C: at most 16 bytes of sums; in stores from registers at most the
+    adjacent elements of a lane."""
     vec_c = np.minimum(c.vec_c, 16 // accumulator_bytes(p))
     return np.where(stores_via_smem(p, c), vec_c, np.minimum(vec_c, adjacent_c(p, c)))

@@ -136,9 +136,9 @@ def operand(p: KernelProblem, c: Any, name: str) -> MmaOperandGeometry:
 
 
 def _c_row_pitch(nl: Any, sum_bytes: int, a: MmaOperandGeometry, b: MmaOperandGeometry) -> Any:
-    """Elements from one row of C to the next in shared memory. With this pitch the stores of a warp have few bank
-    conflicts: from lane to lane, rows differ by ``a.adjacent``, and vectors of up to 16 bytes by ``2 b.adjacent``
-    columns."""
+    """The number of elements from one row of C to the next in shared memory. With this pitch the stores of a warp have
+    few bank conflicts: from lane to lane, rows differ by ``a.adjacent``, and vectors of up to 16 bytes by ``2
+    b.adjacent`` columns."""
     if sum_bytes == 16:  # vectors of one element, at every other 16 bytes: an odd pitch fills the gaps
         return nl + 1
     if sum_bytes == 8:

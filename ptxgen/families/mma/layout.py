@@ -190,7 +190,7 @@ class MmaOperand(CopiedTile):
 
     @property
     def edge(self) -> int:
-        """Elements from the last place where a load may start to the end of the extent."""
+        """The number of elements from the last place where a load may start to the end of the extent."""
         return 1 if self.kmajor else self.vec
 
     @property

@@ -47,12 +47,12 @@ class MmaMainloop(MultistageMainloop):
 
     @property
     def ms(self) -> int:
-        """Rows of C that a lane holds."""
+        """The number of rows of C that a lane holds."""
         return len(self.a.c_positions)
 
     @property
     def ns(self) -> int:
-        """Columns of C that a lane holds."""
+        """The number of columns of C that a lane holds."""
         return len(self.b.c_positions)
 
     @property
@@ -62,7 +62,7 @@ class MmaMainloop(MultistageMainloop):
 
     @property
     def group_depth(self) -> int:
-        """Elements of K in a stage that belong to one group of warps."""
+        """The number of elements of K in a stage that belong to one group of warps."""
         return self.steps * self.instruction.depth
 
     @cached_property

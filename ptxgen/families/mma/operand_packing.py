@@ -34,7 +34,7 @@ def packed_operand(p: KernelProblem, name: str) -> PackedCopy:
 
 
 def workspace(p: KernelProblem, c: Any) -> Any:
-    """Bytes of the packed operands of ``c``, a configuration or columns of many."""
+    """The number of bytes of the packed operands of ``c``, a configuration or columns of many."""
     if packs_bits(p):
         return sum(packed_bytes(x.access) for x in p.operands)
     items = [p.batch if offset else min(p.batch, 1) for offset in p.offsets[:2]]

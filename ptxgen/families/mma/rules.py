@@ -35,7 +35,7 @@ def _whole_bytes(p: KernelProblem, c: Any) -> Any:
 
 
 def _widest(p: KernelProblem, c: Any, operand: int) -> Any:
-    """Elements of the widest load of an operand. Packed operands are aligned to 16 bytes."""
+    """The number of elements of the widest load of an operand. Packed operands are aligned to 16 bytes."""
     return where(operand_packing.packs(c, "ab"[operand]), 16 // p.element.bytes, p.vectors[operand])
 
 

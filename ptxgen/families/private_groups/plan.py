@@ -140,22 +140,22 @@ class PrivateGroups(Part):
 
     @property
     def held(self) -> int:
-        """Bytes of a value."""
+        """The number of bytes of a value."""
         return self.sink.value_bytes
 
     @property
     def size(self) -> int:
-        """Bytes of an element of the array."""
+        """The number of bytes of an element of the array."""
         return dtype(self.sink.array.element.type).bytes
 
     @property
     def row_bytes(self) -> int:
-        """Bytes of the copies for one row of a warp."""
+        """The number of bytes of the copies for one row of a warp."""
         return self.copy_bytes * (self.count + 1)
 
     @property
     def lane_bytes(self) -> int:
-        """Bytes of a lane's copy of one group."""
+        """The number of bytes of a lane's copy of one group."""
         return self.copy_bytes // WARP
 
     @property
@@ -165,7 +165,7 @@ class PrivateGroups(Part):
 
     @property
     def span(self) -> int:
-        """Columns that one vector load of a warp covers."""
+        """The number of columns that one vector load of a warp covers."""
         return WARP * self.vec
 
     @property
@@ -174,12 +174,12 @@ class PrivateGroups(Part):
 
     @property
     def stage_rows(self) -> int:
-        """Rows that all warps load at once."""
+        """The number of rows that all warps load at once."""
         return self.loads * self.warps
 
     @property
     def stage_columns(self) -> int:
-        """Columns that a warp loads at once."""
+        """The number of columns that a warp loads at once."""
         return self.loads * self.span
 
     log2_span = Log2("span")
@@ -273,7 +273,7 @@ class PrivateGroups(Part):
 
     @property
     def key_alignment(self) -> int:
-        """Bytes of the widest load of keys."""
+        """The number of bytes of the widest load of keys."""
         return min(self.vec, 4) * self.key_bytes
 
     @cached_property

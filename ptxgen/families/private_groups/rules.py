@@ -29,7 +29,7 @@ def has_instructions(sink: ElementGroups, sm: int) -> bool:
 
 
 def widest(p: KernelProblem) -> int:
-    """Elements of the widest access to the array."""
+    """The number of elements of the widest access to the array."""
     most = VECTOR // array_bytes(p)
     return most if packs(p.sink.array.element.type) else min(most, 4)
 

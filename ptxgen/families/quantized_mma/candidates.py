@@ -31,7 +31,8 @@ SHAPE = ("ms", "ns", "ml", "nl", "kl", "u", "vec_b")  #: the axes that are set t
 
 
 def resident_blocks(g: QuantizedMmaGeometry, d: Device) -> Any:
-    """Blocks whose registers fit on a multiprocessor. Each of its four partitions has a quarter of the registers."""
+    """The number of blocks whose registers fit on a multiprocessor. Each of its four partitions has a quarter of the
+    registers."""
     warps = 4 * (d.registers_sm // 4 // (ceil_div(g.registers, 8) * 8 * WARP))
     fitting = np.minimum(warps * WARP // g.threads, d.blocks_per_sm(g.threads, 32, g.shared))
     return np.maximum(fitting, 1)

@@ -57,12 +57,12 @@ class Weights:
 
     @property
     def depth(self) -> int:
-        """Elements of K that a lane has in a step."""
+        """The number of elements of K that a lane has in a step."""
         return self.words * WORD * self.per_byte
 
     @property
     def step_depth(self) -> int:
-        """Elements of K that a warp has in a step."""
+        """The number of elements of K that a warp has in a step."""
         return QUAD * self.depth
 
     log2_per_byte = Log2("per_byte")
@@ -270,7 +270,7 @@ class Stages:
 
     @property
     def pitch(self) -> int:
-        """Bytes from one row to the next."""
+        """The number of bytes from one row to the next."""
         return (self.extent + QUAD * self.chunk) * ELEMENT
 
     @property
@@ -299,7 +299,8 @@ class Stages:
         return k // step_depth * step_depth + (chunk * QUAD + quarter) * self.chunk + element
 
     def read_offset(self, step: int, chunk: int, row: int) -> int:
-        """Bytes from a lane's first chunk in a stage to chunk ``chunk`` of row ``row`` in step ``step``."""
+        """The number of bytes from a lane's first chunk in a stage to chunk ``chunk`` of row ``row`` in step
+        ``step``."""
         return row * self.pitch + (step * QUAD * self.depth + chunk * QUAD * self.chunk) * ELEMENT
 
     @property
@@ -367,7 +368,7 @@ class Stages:
 
     @property
     def stride_bytes(self) -> int:
-        """Bytes of A from one stage to the next."""
+        """The number of bytes of A from one stage to the next."""
         return self.extent * ELEMENT
 
 
@@ -395,7 +396,7 @@ class Activations:
 
     @property
     def chunk(self) -> int:
-        """Elements of K that are loaded and multiplied at once."""
+        """The number of elements of K that are loaded and multiplied at once."""
         return min(self.depth, CHUNK)
 
     @cached_property

@@ -64,7 +64,7 @@ class QuantizedMmaMainloop(Part):
 
     @property
     def warps_along(self) -> int:
-        """Warps along N."""
+        """The number of warps along N."""
         return int(self.geometry.along)
 
     log2_warps_along = Log2("warps_along")
@@ -135,12 +135,12 @@ class QuantizedMmaMainloop(Part):
 
     @property
     def warp_elements(self) -> int:
-        """Elements of K that a warp has in a K iteration."""
+        """The number of elements of K that a warp has in a K iteration."""
         return self.weights.step_depth * self.weights.steps
 
     @property
     def warp_bytes(self) -> int:
-        """Bytes of a row of activations that a warp has in a K iteration."""
+        """The number of bytes of a row of activations that a warp has in a K iteration."""
         return self.warp_elements * ELEMENT
 
     @property

@@ -38,7 +38,7 @@ SCATTERED = 0.2  #: additional share of memory time if four lanes load less than
 
 
 def rate(p: KernelProblem, d: Device) -> float:
-    """Multiply-adds per clock and multiprocessor."""
+    """The number of multiply-adds per clock and multiprocessor."""
     return perf_costs.mma_rate(p, d)
 
 

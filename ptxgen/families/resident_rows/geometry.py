@@ -29,7 +29,7 @@ class ResidentRowsGeometry(Geometry):
 
 
 def state_bytes(p: KernelProblem) -> int:
-    """Bytes of a row's state in the workspace; 0 for a sink without states."""
+    """The number of bytes of a row's state in the workspace; 0 for a sink without states."""
     if not isinstance(p.sink, RowReduce):
         return 0
     size = sum(type_of(t).bits // 8 for t in p.sink.reduction.types)
@@ -37,12 +37,12 @@ def state_bytes(p: KernelProblem) -> int:
 
 
 def queue_entries(c: Any) -> Any:
-    """Entries of a warp's queue. It has room for all pairs of the columns that are computed together."""
+    """The number of entries of a warp's queue. It has room for all pairs of the columns that are computed together."""
     return FULL + WARP * c.thread_rows * c.columns_at_once
 
 
 def queue_bytes(p: KernelProblem, c: Any) -> Any:
-    """Bytes of a warp's queue; 0 for a sink without a queue."""
+    """The number of bytes of a warp's queue; 0 for a sink without a queue."""
     selected = isinstance(p.sink, SelectValues)
     return queue_entries(c) * (p.accumulator.bytes + 2 * INDEX_BYTES) if selected else 0
 

@@ -36,7 +36,7 @@ FEW = 0.25  #: share of issue slots that a scheduler with one warp loses
 
 
 def step_slots(p: KernelProblem, d: Device) -> float:
-    """Issue slots of one lane for a step of a pair."""
+    """The number of issue slots of one lane for a step of a pair."""
     instructions = step_rate.instructions(p, d)
     return instructions.issued + instructions.mixed
 
@@ -47,7 +47,7 @@ def keeps_best(p: KernelProblem) -> bool:
 
 
 def pair_slots(p: KernelProblem, c: Columns, d: Device) -> Any:
-    """Issue slots of one lane for a pair, without the rare replacement of a row's best value."""
+    """The number of issue slots of one lane for a pair, without the rare replacement of a row's best value."""
     pairs, steps = c.thread_rows * c.columns_at_once, c.resident_k * step_slots(p, d)
     steps = steps + sum(v.axis == "j" for v in p.sink.vectors) / c.thread_rows  # their loads
     compared = BEST + COMPARED / pairs
@@ -74,7 +74,7 @@ def follows_best(p: KernelProblem) -> bool:
 
 
 def replaced_slots(p: KernelProblem, c: Columns, d: Device) -> Any:
-    """Issue slots of one lane for columns that may replace the best value of a row."""
+    """The number of issue slots of one lane for columns that may replace the best value of a row."""
     sums = c.columns_at_once * c.resident_k * step_slots(p, d) if follows_best(p) else 0
     return np.where(c.lower_bounds, (REPLACED + sums) * follows_best(p), REPLACED * keeps_best(p))
 

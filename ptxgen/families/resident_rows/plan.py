@@ -234,7 +234,7 @@ class ResidentRowsParameters(KernelParameters):
     config: Config
 
     def part_columns(self, p: KernelProblem) -> int:
-        """Columns of a part."""
+        """The number of columns of a part."""
         return int(geometry(p, self.config).part_columns)
 
     @property
@@ -289,7 +289,7 @@ class ResidentRows(Part):
 
     @property
     def bytes(self) -> int:
-        """Bytes of an element."""
+        """The number of bytes of an element."""
         return self.problem.element.bytes
 
     @property
@@ -317,7 +317,7 @@ class ResidentRows(Part):
 
     @property
     def copies(self) -> int:
-        """Elements of a tile of columns that a thread copies, rounded up."""
+        """The number of elements of a tile of columns that a thread copies, rounded up."""
         return -(-self.k * self.columns // self.threads)
 
     @property
@@ -383,7 +383,7 @@ class ResidentRows(Part):
 
     @property
     def tile_bytes(self) -> int:
-        """Bytes of a tile of columns in shared memory, including a number per column that bounds read."""
+        """The number of bytes of a tile of columns in shared memory, including a number per column that bounds read."""
         return (self.k + (self.bounds is not None)) * self.columns * self.bytes
 
     column_mask = Mask("columns")

@@ -142,7 +142,7 @@ class RowLoop(Part):
 
     @property
     def row_threads(self) -> int:
-        """Lanes of a row."""
+        """The number of lanes of a row."""
         return self.lanes * self.nonzero_groups
 
     @property
@@ -167,7 +167,7 @@ class RowLoop(Part):
 
     @property
     def register_bits(self) -> int:
-        """Bits of a register that holds part of a loaded vector."""
+        """The number of bits of a register that holds part of a loaded vector."""
         return 8 * self.size if self.packed == self.vec else 32
 
     @property
@@ -242,7 +242,7 @@ class RowLoop(Part):
 
     @property
     def part_bytes(self) -> int:
-        """Bytes that a part has in each column."""
+        """The number of bytes that a part has in each column."""
         return self.part_rows * (8 if self.sums.ptx_type == "f64" else 4)
 
     @property

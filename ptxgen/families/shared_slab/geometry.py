@@ -32,7 +32,7 @@ class SharedSlabGeometry(Geometry):
 
 
 def staged_bytes(p: KernelProblem) -> int:
-    """Bytes of a staged nonzero: the address of a row of the tile, and the value."""
+    """The number of bytes of a staged nonzero: the address of a row of the tile, and the value."""
     return 2 * p.accumulator.bytes
 
 

@@ -289,12 +289,12 @@ class SharedSlabLoop(Part):
 
     @property
     def row_sum_bytes(self) -> int:
-        """Bytes of the sums of a row of C in shared memory."""
+        """The number of bytes of the sums of a row of C in shared memory."""
         return self.slab * self.sum_bytes
 
     @property
     def warps_bytes(self) -> int:
-        """Bytes from the row bounds (32 bits each) of one of a warp's rows to those of its next row."""
+        """The number of bytes from the row bounds (32 bits each) of one of a warp's rows to those of its next row."""
         return 4 * self.warps
 
     @property

@@ -44,7 +44,8 @@ def short_tile(extent: int) -> int:
 
 
 def resident_blocks(g: Geometry, d: Device) -> Any:
-    """Blocks whose registers fit on a multiprocessor. Each of its four partitions has a quarter of the registers."""
+    """The number of blocks whose registers fit on a multiprocessor. Each of its four partitions has a quarter of the
+    registers."""
     warps = 4 * (d.registers_sm // 4 // (ceil_div(g.registers, 8) * 8 * WARP))
     fitting = np.minimum(warps * WARP // g.threads, d.blocks_per_sm(g.threads, 32, g.shared))
     return np.maximum(fitting, 1)

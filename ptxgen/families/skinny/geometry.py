@@ -84,7 +84,7 @@ def is_kmajor(p: KernelProblem, name: str) -> bool:
 
 
 def widest(p: KernelProblem, name: str) -> int:
-    """Elements of the widest access to an operand."""
+    """The number of elements of the widest access to an operand."""
     n = 0 if name == "a" else 1
     if is_kmajor(p, name) == (p.layout[n] == "NT"[n]):
         vector: int = p.vectors[n]
@@ -116,8 +116,8 @@ def operand(p: KernelProblem, c: Any, name: str) -> SkinnyOperandGeometry:
 def _mma_registers(
     p: KernelProblem, c: Any, count: Any, short: Any, loads_in_flight: Any, loads_y: Any, y_kmajor: Any, split: Any
 ) -> Any:
-    """Registers of a thread that issues mma.sync: accumulators, addresses, loaded and converted words, and loads that
-    ptxas hoists. If the target has no mma.sync for fp8, it is widened."""
+    """The number of registers of a thread that issues mma.sync: accumulators, addresses, loaded and converted words,
+    and loads that ptxas hoists. If the target has no mma.sync for fp8, it is widened."""
     long_n = c.long_n == 1
     words = np.maximum(where(long_n, c.vec_b, c.vec_a) * p.element.bytes // 4, 1)  # of a step and row
     narrow = where(long_n, c.vec_a, c.vec_b) * p.element.bytes < 4

@@ -52,22 +52,22 @@ class SkinnyMainloop(Part):
 
     @property
     def lanes(self) -> int:
-        """Lanes of a warp that split K."""
+        """The number of lanes of a warp that split K."""
         return int(self.geometry.lanes)
 
     @property
     def depth(self) -> int:
-        """Elements of K of a step."""
+        """The number of elements of K of a step."""
         return int(self.geometry.depth)
 
     @property
     def steps(self) -> int:
-        """Steps of a K iteration."""
+        """The number of steps of a K iteration."""
         return int(self.geometry.steps)
 
     @property
     def step_stride(self) -> int:
-        """Elements of K from one step to the next."""
+        """The number of elements of K from one step to the next."""
         return int(self.geometry.step_stride)
 
     @property
@@ -106,12 +106,12 @@ class SkinnyMainloop(Part):
 
     @property
     def ms(self) -> int:
-        """Rows of C that a thread holds."""
+        """The number of rows of C that a thread holds."""
         return self.config.ms
 
     @property
     def ns(self) -> int:
-        """Columns of C that a thread holds."""
+        """The number of columns of C that a thread holds."""
         return self.config.ns
 
     @cached_property
@@ -211,7 +211,7 @@ class SkinnyMainloop(Part):
 
     @property
     def iteration_elements(self) -> int:
-        """Elements of K from one K iteration of a warp to the next."""
+        """The number of elements of K from one K iteration of a warp to the next."""
         return self.step_stride * self.steps
 
     @property

@@ -34,7 +34,7 @@ SHARPNESS = 8  #: exponent of the smooth maximum of memory and multiprocessor ti
 
 
 def rate(p: KernelProblem, d: Device) -> float:
-    """Multiply-adds per clock and multiprocessor."""
+    """The number of multiply-adds per clock and multiprocessor."""
     return d.fma64 if p.element.bytes == 8 else QUADS * d.fma // 2 if p.element.int8 else d.fma
 
 

@@ -131,7 +131,7 @@ class DiagonalProducts(Part):
 
     @property
     def warps_bytes(self) -> int:
-        """Bytes of an array with a 32-bit number for each warp of a block."""
+        """The number of bytes of an array with a 32-bit number for each warp of a block."""
         return 4 * self.warps
 
     @property
@@ -140,7 +140,7 @@ class DiagonalProducts(Part):
 
     @property
     def block_columns(self) -> int:
-        """Columns of a block of a long row, per warp of the row."""
+        """The number of columns of a block of a long row, per warp of the row."""
         return self.columns // self.warps
 
     @property

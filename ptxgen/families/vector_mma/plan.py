@@ -142,7 +142,7 @@ class WindowLoop(Part):
 
     @property
     def column_bytes(self) -> int:
-        """Bytes of the column indices of a block."""
+        """The number of bytes of the column indices of a block."""
         return self.depth * WORD
 
     @property
@@ -217,7 +217,7 @@ class WindowLoop(Part):
 
     @property
     def part_bytes(self) -> int:
-        """Bytes that a part has in each column."""
+        """The number of bytes that a part has in each column."""
         return 4 * self.part_rows
 
     @property
@@ -227,7 +227,7 @@ class WindowLoop(Part):
 
     @property
     def member_bytes(self) -> int:
-        """Bytes of the column indices of a block that a lane reads."""
+        """The number of bytes of the column indices of a block that a lane reads."""
         return WORD * self.rows
 
     @property

@@ -67,7 +67,7 @@ class RowWindows(Scan, Preparation):
 
     @property
     def size(self) -> int:
-        """Bytes of an element."""
+        """The number of bytes of an element."""
         return dtype(self.element).bytes
 
     #: rows of a window
@@ -89,7 +89,7 @@ class RowWindows(Scan, Preparation):
 
     @property
     def block_bytes(self) -> int:
-        """Bytes of the values of a block."""
+        """The number of bytes of the values of a block."""
         return WINDOW * self.depth * self.size
 
     def read_bytes(self, p: KernelProblem) -> int:
@@ -118,7 +118,7 @@ class RowWindows(Scan, Preparation):
 
     @property
     def column_bytes(self) -> int:
-        """Bytes of the column indices of a block."""
+        """The number of bytes of the column indices of a block."""
         return WORD * self.depth
 
     @property

@@ -73,7 +73,7 @@ def planes(p: KernelProblem) -> int:
 
 
 def factor_bytes(p: KernelProblem) -> int:
-    """Bytes of an element in the type that wgmma multiplies."""
+    """The number of bytes of an element in the type that wgmma multiplies."""
     return FACTOR_BYTES if p.compute == COMPUTE else p.element.bytes
 
 
@@ -102,10 +102,10 @@ def distinct_items(p: KernelProblem, name: str, items: int) -> int:
 
 
 def all_bytes(p: KernelProblem, name: str, items: int) -> int:
-    """Bytes of the planes of ``items`` batch items."""
+    """The number of bytes of the planes of ``items`` batch items."""
     return planes_of(p, name).bytes * distinct_items(p, name, items)
 
 
 def workspace(p: KernelProblem) -> int:
-    """Bytes of all planes."""
+    """The number of bytes of all planes."""
     return all_bytes(p, "a", p.batch) + all_bytes(p, "b", p.batch) if planes(p) > 1 and p.k else 0

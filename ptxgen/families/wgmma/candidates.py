@@ -503,7 +503,8 @@ def _streams(p: KernelProblem) -> bool:
 
 
 def width_c(p: KernelProblem, c: Columns) -> Any:
-    """Elements of one store of C: the default if TMA stores, else the adjacent elements of one thread or of four."""
+    """The number of elements of one store of C: the default if TMA stores, else the adjacent elements of one thread or
+    of four."""
     x = im2col(p)
     single = (c.transposed_mma == 1) & np.logical_not(adjacent_rows(p, c))
     if x is not None:

@@ -81,5 +81,5 @@ RATES = {1: 4096.0, 2: 2048.0, 4: 1024.0}
 
 
 def rate(p: KernelProblem) -> float:
-    """Multiply-adds per clock and multiprocessor by wgmma."""
+    """The number of multiply-adds per clock and multiprocessor by wgmma."""
     return RATES.get(factor_bytes(p), RATES[4]) / (len(PAIRS) if planes(p) > 1 else 1)

@@ -143,7 +143,7 @@ STREAM_BLOCKS = 144  #: most blocks that share K iterations: the multiprocessors
 
 
 def resident_blocks(d: Device, c: Any) -> Any:
-    """Blocks that run at once, one per multiprocessor, in clusters of the size of ``c``."""
+    """The number of blocks that run at once, one per multiprocessor, in clusters of the size of ``c``."""
     cluster = c.cluster_x * c.cluster_y * c.cluster_k
     whole = d.sms // cluster * cluster
     if d.sms != RESIDENT_BLOCKS[1]:
@@ -155,7 +155,7 @@ def resident_blocks(d: Device, c: Any) -> Any:
 
 
 def row_bytes(weights: QuantizedRows, c: Any) -> Any:
-    """Bytes of a row of quantized weights in a stage."""
+    """The number of bytes of a row of quantized weights in a stage."""
     return c.u // weights.format.per_byte
 
 
@@ -185,7 +185,7 @@ def widest_unit(p: KernelProblem) -> int:
 
 
 def unit(p: KernelProblem, c: Any) -> Any:
-    """Elements of K that one box of ``c`` loads."""
+    """The number of elements of K that one box of ``c`` loads."""
     return np.minimum(c.u, widest_unit(p))
 
 
@@ -198,7 +198,8 @@ def loads_tiled(p: KernelProblem, c: Any) -> Any:
 
 
 def tiled_channels(p: KernelProblem, slice_: Any) -> Any:
-    """Channels of a tiled box of images, which has one filter tap. ``slice_``: the columns that a block loads."""
+    """The number of channels of a tiled box of images, which has one filter tap. ``slice_``: the columns that a block
+    loads."""
     x = im2col(p) and (im2col(p).tiled_form or im2col(p))
     return slice_ if x is None or x.tap_count == 1 else np.gcd(slice_, x.channels)
 
@@ -230,7 +231,7 @@ def _in_stages(k: int, run: int, depth: Any) -> Any:
 
 
 def stage_depth(c: Any) -> Any:
-    """Elements of K of a stage."""
+    """The number of elements of K of a stage."""
     return c.u * c.row_taps
 
 
@@ -258,7 +259,8 @@ def located_pixels(p: KernelProblem, c: Any) -> Any:
 
 
 def image_run(p: KernelProblem) -> int:
-    """Contiguous elements of images if K is not contiguous: channels of a pixel, or pixels that tiled maps load."""
+    """The number of contiguous elements of images if K is not contiguous: channels of a pixel, or pixels that tiled
+    maps load."""
     x = im2col(p)
     return int(x.channels if x.wgrad or x.tiled_form is None else x.tiled_form.positions[0])
 
@@ -331,7 +333,8 @@ def adjacent_rows(p: KernelProblem, c: Any) -> Any:
 
 
 def _epilogue_regs(p: KernelProblem, c: Any, accumulators: Any, moves: Any) -> Any:
-    """Further registers of the epilogue: ptxas hoists loads of bias and scales, and spills with 192 accumulators."""
+    """The number of further registers of the epilogue: ptxas hoists loads of bias and scales, and spills with 192
+    accumulators."""
     transposed, via_smem, wide = c.transposed_mma == 1, c.epilogue_smem == 1, accumulators >= 192
     scatters = im2col(p) is not None and im2col(p).result is not None
     phased = located_pixels(p, c)
@@ -394,13 +397,13 @@ def _value_regs(sink: ValueSink, c: Any, accumulators: Any) -> Any:
 
 
 def _unaligned_bytes(kmajor: Any, tile: Any, u: Any, size: int) -> Any:
-    """Bytes of an operand with unaligned rows in a stage."""
+    """The number of bytes that an operand with unaligned rows takes in a stage."""
     lines, width = where(kmajor, tile, u), where(kmajor, u, tile)
     return aligned(operand_packing.RESIDUES * operand_packing.residue_bytes(lines, width, size))
 
 
 def _realign_moves(kmajor: Any, tile: Any, u: Any, box: Any, threads: Any) -> Any:
-    """16-byte moves of each of ``threads`` threads to realign a stage of an operand."""
+    """The number of 16-byte moves of each of ``threads`` threads to realign a stage of an operand."""
     lines, width = where(kmajor, tile, u), where(kmajor, u, tile)
     across = threads // np.maximum(box // COLUMNS, 1)
     return width // np.maximum(box, 1) * ceil_div(lines, np.maximum(across, 1))
@@ -510,8 +513,8 @@ def _scale_regs(p: KernelProblem, c: Any, mi: Any, y_tile: Any) -> Any:
 
 
 def _weight_regs(p: KernelProblem, m: MathGeometry) -> Any:
-    """Registers of quantized weights as they are loaded, of their scales and zero points, and of the addresses of
-    these."""
+    """The number of registers of quantized weights as they are loaded, of their scales and zero points, and of the
+    addresses of these."""
     weights = quantized_rows(p)
     if weights is None:
         return 0

@@ -45,7 +45,7 @@ class Box:
 
     @property
     def map_offset(self) -> int:
-        """Bytes from the first tensor map to the map of the box's residue."""
+        """The number of bytes from the first tensor map to the map of the box's residue."""
         return MAP_BYTES * self.residue
 
 
@@ -241,7 +241,7 @@ class OperandPath:
         return self.copy_operands
 
     def k_step_offset(self, k: int) -> int:
-        """Bytes from the start of the tile to the operand of K step ``k`` in a stage."""
+        """The number of bytes from the start of the tile to the operand of K step ``k`` in a stage."""
         if not self.kmajor:
             return STEP // self.element * self.span * k
         return k * STEP // self.span * self.tile * self.span + k * STEP % self.span

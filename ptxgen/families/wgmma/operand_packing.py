@@ -62,8 +62,8 @@ def realigns(c: Any, name: str) -> Any:
 
 
 def residue_bytes(lines: Any, width: Any, size: int) -> Any:
-    """Bytes that the rows of one residue take in a stage of ``lines`` rows: each row has ``width`` elements and 16 more
-    bytes."""
+    """The number of bytes that the rows of one residue take in a stage of ``lines`` rows: each row has ``width``
+    elements and 16 more bytes."""
     return ceil_div(lines // RESIDUES * (width * size + TMA_ALIGNED), ROW) * ROW
 
 
@@ -101,19 +101,19 @@ def packed_operand(p: KernelProblem, name: str) -> PackedCopy:
 
 
 def _pitch(p: KernelProblem, columns: int) -> int:
-    """Elements of a row whose length is a multiple of ROW bytes."""
+    """The number of elements of a row whose length is a multiple of ROW bytes."""
     size = p.element.bytes
     return -(-max(columns, 1) * size // ROW) * ROW // size
 
 
 def all_bytes(p: KernelProblem, name: str, copy: PackedCopy) -> int:
-    """Bytes of the copies of all batch items that have an operand of their own."""
+    """The number of bytes of the copies of all batch items that have an operand of their own."""
     return (p.batch if p.offsets["ab".index(name)] else 1) * copy.size * p.element.bytes
 
 
 def _bytes(p: KernelProblem, name: str) -> int:
-    """Bytes of the copies of an operand. An operand that TMA cannot map is first copied to aligned rows, then
-    transposed."""
+    """The number of bytes of the copies of an operand. An operand that TMA cannot map is first copied to aligned rows,
+    then transposed."""
     if im2col(p) is not None and any(packs_conv(p)):
         copy = im2col(p).copy(name)
         return -(-copy.size * p.element.bytes // ROW) * ROW if copy else 0
@@ -122,5 +122,5 @@ def _bytes(p: KernelProblem, name: str) -> int:
 
 
 def workspace(p: KernelProblem, c: Any) -> Any:
-    """Bytes of the packed operands of ``c``, a configuration or columns of many."""
+    """The number of bytes of the packed operands of ``c``, a configuration or columns of many."""
     return where(packs(c, "a"), _bytes(p, "a"), 0) + where(packs(c, "b"), _bytes(p, "b"), 0)

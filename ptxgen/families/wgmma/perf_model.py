@@ -138,7 +138,8 @@ def work(p: KernelProblem, c: Columns, g: WgmmaGeometry, d: Device) -> Work:
 
 
 def _scaling(p: KernelProblem, c: Columns, g: WgmmaGeometry) -> Any:
-    """Cycles that the scales of one sum take: for each scale of Y that a thread loads, or that lanes exchange."""
+    """The number of cycles that the scales of one sum take: for each scale of Y that a thread loads, or that lanes
+    exchange."""
     rows = np.where(c.transposed_mma == 1, *(scales_of(p, name).rows for name in "AB"))
     loaded = g.y.tile // np.gcd(g.y.tile, np.maximum(rows, 1))
     return np.where(rows == 1, cost.SCALE_EXCHANGED * g.y.tile, cost.SCALE_LOADED * loaded)
@@ -225,7 +226,8 @@ def cell(p: KernelProblem, c: Columns, g: WgmmaGeometry, d: Device) -> WgmmaCell
 
 
 def _reread_us(p: KernelProblem, c: Columns, d: Device) -> Any:
-    """Microseconds of loads of B that miss in L2 although another tile along M of the same expert has read the data."""
+    """The microseconds of loads of B that miss in L2 although another tile along M of the same expert has read the
+    data."""
     if grouped_rows.jagged(p) != "m" or p.extents.group is None:
         return 0.0 * c.kg
     along_n, cluster = c.transposed_mma == 1, np.where(c.transposed_mma == 1, c.cluster_y, c.cluster_x)
@@ -265,7 +267,7 @@ def _phase_sums(p: KernelProblem, c: Columns, g: WgmmaGeometry, resident: Any) -
 
 
 def _phase_us(p: KernelProblem, c: Columns, d: Device) -> Any:
-    """Microseconds for the stores of phases in addition to one store of C: for the images and their kernels, or for
+    """The microseconds for the stores of phases in addition to one store of C: for the images and their kernels, or for
     parts of sectors, which are read and written again."""
     x = im2col(p)
     if x is None or x.images is None:
@@ -277,8 +279,8 @@ def _phase_us(p: KernelProblem, c: Columns, d: Device) -> Any:
 
 
 def _packing_us(p: KernelProblem, c: Columns, g: WgmmaGeometry, d: Device) -> Any:
-    """Microseconds of the packing kernels: one for all operands that keep their layout, or for a convolution; one for
-    each operand that is transposed."""
+    """The microseconds of the packing kernels: one for all operands that keep their layout, or for a convolution; one
+    for each operand that is transposed."""
     if any(operand_packing.packs_conv(p)):
         moves_us = 2 * g.packed_bytes / (d.bandwidth * 1e3 * cost.PACK_CHANNELS_DRAM)
         return np.where(g.packed_bytes > 0, cost.PACK_CHANNELS_US + moves_us, 0.0)

@@ -268,7 +268,7 @@ class WgmmaPlan(Plan):
 
     @property
     def _stored_bytes(self) -> int:
-        """Bytes of one store to C."""
+        """The number of bytes of one store to C."""
         e, size = self.epilogue, self.problem.output.bytes
         if e.via_smem and (e.tma or e.phased):
             return TMA_ALIGNED

@@ -39,5 +39,5 @@ def matrix_map(
 
 
 def row_pitch(columns: int, ld: int, rows: int, size: int) -> int:
-    """Bytes from one row to the next. A single row has no pitch, and gets some legal number."""
+    """The number of bytes from one row to the next. A single row has no pitch, and gets some legal number."""
     return ld * size if rows > 1 else -(-columns * size // 16) * 16

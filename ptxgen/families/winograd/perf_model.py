@@ -27,7 +27,7 @@ SLICE_US = 0.4  #: microseconds for each K slice that the transform of the produ
 
 
 def _transfer(size: Any, d: Device) -> Any:
-    """Microseconds in which transforms write or read a matrix of ``size`` bytes."""
+    """The microseconds in which transforms write or read a matrix of ``size`` bytes."""
     cached = np.minimum(size, d.l2 * L2_SHARE)
     return (cached / L2_SPEED + size - cached) / (d.bandwidth * 1e3 * perf_costs.DRAM)
 

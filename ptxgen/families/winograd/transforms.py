@@ -355,8 +355,8 @@ class ResultTransform:
 
     @property
     def min_ctas_per_sm(self) -> int:
-        """Blocks per multiprocessor for which registers are limited, if the epilogue has only operations without
-        operands; 0: no limit. With a limit, ptxas hoists the loads of operands until it spills."""
+        """The number of blocks per multiprocessor for which registers are limited, if the epilogue has only operations
+        without operands; 0: no limit. With a limit, ptxas hoists the loads of operands until it spills."""
         fused = bool(self.problem.sink.ops)
         return RESULT_CTAS[self.product.tile] if fused and not self.fused_ops.operands else 0
 

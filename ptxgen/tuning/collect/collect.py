@@ -594,8 +594,8 @@ class DevicePool:
         )
 
     def submit(self, job: Job, notify: Notify) -> None:
-        """Prepares and measures the problems of a job; for each problem, ``notify`` receives its measurements, then
-        ``Finished``; or ``Failed``, or an exception."""
+        """Prepares and measures the problems of a job; for each problem, ``notify`` receives its measurements and then
+        ``Finished``, or else ``Failed`` or an exception."""
 
         def prepared(kernels: Sequence[Prepared | Failed | Exception]) -> None:
             for one in kernels:

@@ -239,7 +239,7 @@ def _load(path: Path, changed: int) -> dict[str, VendorModel] | DatabaseError:
 
 
 def _model(values: dict[str, Any]) -> VendorModel:
-    """InputError, TypeError, KeyError: a value breaks a rule."""
+    """The model of one operation, read from JSON. InputError, TypeError, KeyError: a value breaks a rule."""
     names, versions = tuple(values["names"]), tuple(values["versions"])
     margins = {str(name): float(margin) for name, margin in values["margins"].items()}
     if not all(0 <= margin < 64 for margin in margins.values()):

@@ -85,7 +85,7 @@ def read(path: Path) -> tuple[Header, list[VendorTime]]:
 
 
 def _time(values: dict[str, Any]) -> VendorTime:
-    """InputError: a value breaks a rule."""
+    """The record of one line, read from JSON. InputError: a value breaks a rule."""
     if set(values) != set(_FIELDS) or not all(isinstance(values[name], of) for name, of in _FIELDS.items()):
         raise InputError(f"has {', '.join(values)}; it must have {', '.join(_FIELDS)}, texts and a number")
     return VendorTime(**{**values, "problem": parse_problem(values["problem"]), "us": microseconds(values["us"])})

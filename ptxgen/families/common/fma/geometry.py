@@ -93,9 +93,9 @@ def pairs_columns(p: KernelProblem, d: Device) -> bool:
 
 
 def staged_bytes(p: KernelProblem, c: Any, name: str) -> Any:
-    """Bytes of one element of operand ``name`` in shared memory, which holds the type of the arithmetic: 16-bit
-    elements that are summed in f32 are stored as f32. If steps are paired, each element of A is stored twice and those
-    of B unchanged."""
+    """The number of bytes of one element of operand ``name`` in shared memory, which holds the type of the arithmetic:
+    16-bit elements that are summed in f32 are stored as f32. If steps are paired, each element of A is stored twice and
+    those of B unchanged."""
     held = dtype(p.held_type(name.upper())).bytes
     if name == "a" or held == 2:
         return held
@@ -114,7 +114,7 @@ def row_pitch_c(c: Any) -> Any:
 
 
 def staging_bytes(p: KernelProblem, c: Any) -> Any:
-    """Bytes of shared memory through which the epilogue stores C."""
+    """The number of bytes of shared memory through which the epilogue stores C."""
     return c.ml * row_pitch_c(c) * c.kl * accumulator_bytes(p)
 
 
@@ -283,8 +283,8 @@ def geometry(p: KernelProblem, c: Any) -> FmaGeometry:
 
 
 def step_registers(p: KernelProblem, c: Any) -> Any:
-    """Registers of an inner expression for the values of steps, the arrays that steps read besides A and B, indices and
-    addresses; 0 for a product."""
+    """The number of registers of an inner expression for the values of steps, the arrays that steps read besides A and
+    B, indices and addresses; 0 for a product."""
     if not isinstance(p.algebra, InnerExpression):
         return 0
     sides = {"i": c.ms, "j": c.ns, "k": np.minimum(c.u // np.maximum(c.kl, 1), STEP_LOADS)}

@@ -136,7 +136,7 @@ class OperandLayout(CopiedTile):
 
     @property
     def edge(self) -> int:
-        """Elements from the last place where a load may start to the end of the extent."""
+        """The number of elements from the last place where a load may start to the end of the extent."""
         return 1 if self.kmajor else self.vec
 
     @property
@@ -209,7 +209,7 @@ class OperandLayout(CopiedTile):
 
     @property
     def group_elements(self) -> int:
-        """Elements of a stage that belong to the rows of K of one thread group."""
+        """The number of elements of a stage that belong to the rows of K of one thread group."""
         return self.steps * self.row
 
     def cast(self, to: str, value: str, guard: str) -> list[str]:

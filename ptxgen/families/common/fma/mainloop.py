@@ -46,12 +46,12 @@ class ThreadTile:
 
     @property
     def ms(self) -> int:
-        """Rows of C that a thread holds."""
+        """The number of rows of C that a thread holds."""
         return self.config.ms
 
     @property
     def ns(self) -> int:
-        """Columns of C that a thread holds."""
+        """The number of columns of C that a thread holds."""
         return self.config.ns
 
     @property
@@ -150,7 +150,7 @@ class ThreadTile:
 
     @property
     def warp_rows(self) -> int:
-        """Rows of the tile of a warp."""
+        """The number of rows of the tile of a warp."""
         return self.warp_m * self.ms
 
     @property
@@ -164,17 +164,17 @@ class ThreadTile:
 
     @property
     def warp_m(self) -> int:
-        """Lanes of a warp along M."""
+        """The number of lanes of a warp along M."""
         return self.config.lanes_m
 
     @property
     def warp_n(self) -> int:
-        """Lanes of a warp along N."""
+        """The number of lanes of a warp along N."""
         return 32 // self.config.lanes_m
 
     @property
     def warps_across(self) -> int:
-        """Warps along N."""
+        """The number of warps along N."""
         return self.config.nl // (self.warp_n * self.ns)
 
     log2_warps_across = Log2("warps_across")

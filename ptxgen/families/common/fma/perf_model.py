@@ -39,7 +39,8 @@ def _stage_stores(x: FmaOperandGeometry) -> tuple[Any, Any]:
 
 
 def _copy_cycles(x: FmaOperandGeometry) -> Any:
-    """Cycles of the load/store unit for a block's copy of one stage of an operand, counted by instruction."""
+    """The number of cycles of the load/store unit for a block's copy of one stage of an operand, counted by
+    instruction."""
     loads, access = x.loads / WARP, x.vec * x.element
     asynchronous = loads * np.where(access < 16, perf_costs.CP_ASYNC_L1, perf_costs.CP_ASYNC_L2)
     loaded = perf_costs.LDG + perf_costs.LDG_WORD * np.maximum(access / 4 - 1, 0)

@@ -162,7 +162,7 @@ class Im2colLoads(MatrixLoads):
 
     @property
     def unit(self) -> int:
-        """Elements of K that one box loads."""
+        """The number of elements of K that one box loads."""
         return int(self.geometry.pipeline.unit)
 
     @property

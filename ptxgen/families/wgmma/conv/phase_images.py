@@ -116,7 +116,7 @@ class PhaseInterleaving(CKernels):
 
     @property
     def size(self) -> int:
-        """Bytes of an element."""
+        """The number of bytes of an element."""
         return self.c.bytes
 
     @property
@@ -126,24 +126,24 @@ class PhaseInterleaving(CKernels):
 
     @property
     def segment(self) -> int:
-        """Elements of a row of C that a thread has."""
+        """The number of elements of a row of C that a thread has."""
         return math.lcm(self.stride, CHUNK // self.size)
 
     @property
     def pixels(self) -> int:
-        """Elements of a segment in each phase."""
+        """The number of elements of a segment in each phase."""
         return self.segment // self.stride
 
     @cached_property
     def c_vec(self) -> int:
-        """Elements of an access to C."""
+        """The number of elements of an access to C."""
         return math.gcd(
             CHUNK // self.size, self.images.extents[0], self.c.problem.operand("C").access.aligned // self.size
         )
 
     @cached_property
     def image_vec(self) -> int:
-        """Elements of an access to an image, with which the images' rows are aligned."""
+        """The number of elements of an access to an image, with which the images' rows are aligned."""
         return math.gcd(CHUNK // self.size, self.pixels, self.im2col.positions[0])
 
     @property
@@ -153,7 +153,7 @@ class PhaseInterleaving(CKernels):
 
     @property
     def table_bytes(self) -> int:
-        """Bytes of the table entries of the images that have pixels in one row of C."""
+        """The number of bytes of the table entries of the images that have pixels in one row of C."""
         return WORD * self.stride
 
     @property

@@ -184,7 +184,8 @@ class Staging:
         ]
 
     def prefetch_barrier(self, subtile: Subtile) -> int:
-        """Bytes from a warpgroup's first mbarrier to the mbarrier for the prefetched operand of a subtile."""
+        """The number of bytes from a warpgroup's first mbarrier to the mbarrier for the prefetched operand of a
+        subtile."""
         return 8 * (1 + subtile.index % self.buffers)
 
     @property
@@ -312,7 +313,7 @@ class PairStores:
 
     @property
     def span_words(self) -> int:
-        """Words of a row of a box."""
+        """The number of words of a row of a box."""
         return self.staging.span // 4
 
     @property
@@ -421,7 +422,7 @@ class RowWord(NamedTuple):
 
     @property
     def offset(self) -> int:
-        """Bytes in C from the thread's first word of the row to this word."""
+        """The number of bytes in C from the thread's first word of the row to this word."""
         return 4 * WARP * self.part
 
     @property
@@ -486,7 +487,7 @@ class RowStores:
 
     @property
     def step_rows(self) -> int:
-        """Rows from one iteration of a warp to the next."""
+        """The number of rows from one iteration of a warp to the next."""
         return 4 * self.rows
 
     @property
@@ -578,7 +579,7 @@ class Epilogue(epilogue.Epilogue):
 
     @property
     def y_columns(self) -> int:
-        """Columns along Y that this block stores."""
+        """The number of columns along Y that this block stores."""
         return int(self.geometry.reduction.owner_columns)
 
     @property
@@ -762,7 +763,7 @@ class Epilogue(epilogue.Epilogue):
 
     @property
     def barrier_bytes(self) -> int:
-        """Bytes of the mbarriers of a warpgroup."""
+        """The number of bytes of the mbarriers of a warpgroup."""
         return 8 * self.c_barriers
 
     @property

@@ -280,12 +280,12 @@ class Mainloop(Part):
 
     @property
     def wg_rows(self) -> int:
-        """Elements along X from the first row of one warpgroup to the first row of the next."""
+        """The number of elements along X from the first row of one warpgroup to the first row of the next."""
         return 0 if self.config.pingpong else self.mi * ROWS
 
     @property
     def x_wg_bytes(self) -> int:
-        """Bytes of shared memory from the X rows of one warpgroup to those of the next."""
+        """The number of bytes of shared memory from the X rows of one warpgroup to those of the next."""
         if self.config.pingpong:
             return 0
         if isinstance(self.fragments, Fragments) and self.a_from_registers:
@@ -419,7 +419,7 @@ class Pipeline(Part):
 
     @property
     def empty(self) -> int:
-        """Bytes from the first mbarrier to empty[0]."""
+        """The number of bytes from the first mbarrier to empty[0]."""
         return 8 * self.stages
 
     last_stage = Last("stages")
@@ -446,12 +446,12 @@ class Pipeline(Part):
 
     @property
     def dsmem(self) -> int:
-        """Bytes from the first mbarrier to the mbarrier for the cluster's sums."""
+        """The number of bytes from the first mbarrier to the mbarrier for the cluster's sums."""
         return 16 * self.stages
 
     @property
     def c(self) -> int:
-        """Bytes from the first mbarrier to the first mbarrier of the epilogue."""
+        """The number of bytes from the first mbarrier to the first mbarrier of the epilogue."""
         return 16 * self.stages + 8
 
     @property

@@ -68,7 +68,7 @@ class QuantizedLoads(MatrixLoads):
 
     @property
     def stage_bytes(self) -> int:
-        """Bytes of a row of weights in a stage."""
+        """The number of bytes of a row of weights in a stage."""
         return int(row_bytes(self.access, self.config))
 
     def operand(self, role: str, name: str, base: int, multicast: Multicast | None) -> OperandPath:
@@ -133,7 +133,8 @@ class QuantizedFragments(Part):
 
     @property
     def word_pitch(self) -> int:
-        """Bytes from the word with a lane's pair of 8 elements of K to the word with its pair of the next 8."""
+        """The number of bytes from the word with a lane's pair of 8 elements of K to the word with its pair of the next
+        8."""
         return COLUMNS // self.access.format.per_byte
 
     @property

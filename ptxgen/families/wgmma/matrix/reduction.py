@@ -80,7 +80,7 @@ class ClusterReduction(Part):
 
     @property
     def wg_bytes(self) -> int:
-        """Bytes of the sums that one warpgroup sends to one owner."""
+        """The number of bytes of the sums that one warpgroup sends to one owner."""
         return self.mainloop.mi * self.groups * GROUP_BYTES
 
     @cached_property
@@ -108,7 +108,7 @@ class ClusterReduction(Part):
 
     @property
     def sender_bytes(self) -> int:
-        """Bytes of the sums that one block sends to one owner."""
+        """The number of bytes of the sums that one block sends to one owner."""
         return self.config.math_warpgroups * self.wg_bytes
 
     @property
@@ -165,7 +165,7 @@ class SplitKFixup(Part):
 
     @property
     def wg_bytes(self) -> int:
-        """Bytes of the sums that one warpgroup has for one owner."""
+        """The number of bytes of the sums that one warpgroup has for one owner."""
         return self.mainloop.mi * self.groups * GROUP_BYTES
 
     @property
@@ -174,7 +174,7 @@ class SplitKFixup(Part):
 
     @property
     def tile_bytes(self) -> int:
-        """Bytes of workspace for a tile."""
+        """The number of bytes of workspace for a tile."""
         return self.owners * self.config.kg * self.slice_bytes
 
     def claim(self, p: KernelProblem, items: int, workspace: Allocator) -> None:
@@ -200,7 +200,7 @@ class SplitKFixup(Part):
 
     @property
     def owner_bytes(self) -> int:
-        """Bytes of the sums that all slices have for one owner."""
+        """The number of bytes of the sums that all slices have for one owner."""
         return self.config.kg * self.slice_bytes
 
     @property

@@ -92,5 +92,5 @@ class Fragments:
 
     @property
     def second_offset(self) -> int:
-        """Bytes from the K rows of the first address to those of the second address."""
+        """The number of bytes from the K rows of the first address to those of the second address."""
         return 4 * self.span

@@ -50,7 +50,7 @@ class TransposeKernel:
 
     @property
     def tile_bytes(self) -> int:
-        """Bytes of a transposed tile."""
+        """The number of bytes of a transposed tile."""
         return self.side * ROW
 
     @property
