@@ -34,6 +34,7 @@ FIXED_REGISTERS = 36  #: registers of a thread besides operands, sums and addres
 COPY_REGISTERS = 10  #: addresses of copies to stages
 NO_WEIGHTS = QuantizedRows(True, 1, 1, 1, 0, 1, 1)
 MANY_STEPS = 4  #: steps of which ptxas hoists the loads of two next ones
+DEQUANTIZED = 5  #: registers for each row of weights that is dequantized ahead
 HOISTED = 16  #: loads that ptxas hoists into registers that are free there
 
 
@@ -90,6 +91,8 @@ def geometry(p: KernelProblem, c: Any) -> QuantizedMmaGeometry:
     # those from shared memory need half of their registers; of several steps, ptxas hoists two more
     from_shared = chunk // 4 * tiles_m * where(steps > 1, 3, -1)
     hoisted = where(c.stages > 0, from_shared, np.maximum(hoisted, 0))
+    # of many steps with two tiles along M, ptxas also dequantizes weights of the next step ahead
+    hoisted += where(grouped & (steps >= MANY_STEPS) & (tiles_m > 1), DEQUANTIZED * c.ns, 0)
     pointers = 2 * c.ns + where(c.stages > 0, COPY_REGISTERS, 2 * tiles_m) + 2 * c.ns * (1 + access.zeros)
     stage_bytes = c.ml * (c.u + QUAD * chunk) * ELEMENT
     sums_shared = c.ml * c_row_pitch * c.kl * counted["sum_bytes"]
