@@ -57,6 +57,14 @@ BATCHES: list[tuple[str, tuple[Any, ...], tuple[int | None, ...], dict[str, Any]
     ("conv_transpose2d", ((3, 2, 2, 3, 3), (3, 2, 2, 3, 3), (3, 2)), (0, 0, 0), {"stride": 2}),
 ]
 
+#: activation -> PyTorch's function of the sums
+ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
+    "gelu": lambda s: functional.gelu(s, approximate="tanh"),
+    "sigmoid": torch.sigmoid,
+    "swiglu": lambda s: functional.silu(s[..., ::2]) * s[..., 1::2],
+    "x*sigmoid(2*x)*(up+1)": lambda s: s[..., ::2] * torch.sigmoid(2 * s[..., ::2]) * (s[..., 1::2] + 1),
+}
+
 
 def jagged(x: Any) -> Any:
     return torch.nested.nested_tensor([x, x[:1]], layout=torch.jagged)
@@ -123,6 +131,88 @@ class Checks(Tensors):
     def test_types(self, dtype):
         x, w, b = self.tensors(((3, 8), (4, 8), (4,)), dtype=dtype)
         assert torch.equal(pt.linear(x, w, b), functional.linear(x, w, b))
+
+    @pytest.mark.parametrize("activation", ACTIVATIONS)
+    def test_linear_with_an_activation(self, activation):
+        """Results, first and second derivatives in float64; kernels in float16, with and without recorded sums."""
+        theirs = ACTIVATIONS[activation]
+        given = [x / 2 for x in self.tensors(((2, 5, 8), (6, 8), (6,)))]
+        computed = self.derivatives(lambda *a: pt.linear(*a, activation=activation), given)
+        wanted = self.derivatives(lambda *a: theirs(functional.linear(*a)), given)
+        for x, y in zip(computed, wanted, strict=True):
+            torch.testing.assert_close(x, y, rtol=1e-12, atol=1e-11)
+        half = [x.half().requires_grad_() for x in given]
+        y = pt.linear(*half, activation=activation)
+        y.sum().backward()
+        with torch.no_grad():
+            kernel = pt.linear(*half, activation=activation)
+        for x in (y, kernel):
+            torch.testing.assert_close(x.double(), wanted[0], rtol=4e-3, atol=4e-3)
+        leaves = [x.clone().requires_grad_() for x in given]
+        theirs(functional.linear(*leaves)).sum().backward()
+        for x, y in zip(half, leaves, strict=True):
+            torch.testing.assert_close(x.grad.double(), y.grad, rtol=1e-2, atol=2e-2)
+
+    def test_activations_in_transforms_and_compiled(self):
+        x, w, rows = self.tensors(((3, 2, 8), (3, 6, 8), (9, 8)), dtype=torch.float16)
+        gated = functional.silu(x @ w.mT[..., ::2]) * (x @ w.mT[..., 1::2])
+        by_weight = torch.vmap(lambda x, w: pt.linear(x, w, activation="swiglu"))(x, w)
+        torch.testing.assert_close(by_weight, gated, rtol=4e-3, atol=4e-3)
+        of_rows = torch.vmap(lambda x: pt.linear(x, w[0], activation="swiglu"))(x)
+        torch.testing.assert_close(of_rows[0], gated[0], rtol=4e-3, atol=4e-3)
+        grad = torch.func.grad(lambda w: pt.linear(x[0], w, activation="swiglu").sum())(w[0])
+        ends = torch.tensor([2, 7], dtype=torch.int32, device=self.device)
+        weights = w[:2].mT.contiguous()
+
+        def step(rows, weights, w):
+            return (
+                pt.gemm_jagged(rows, weights, ends, activation="swiglu").sum()
+                + pt.linear(x[0], w, activation="swiglu").sum()
+            )
+
+        leaves = [t.clone().requires_grad_() for t in (rows, weights, w[0])]
+        eager = torch.autograd.grad(step(*leaves), leaves)
+        compiled = torch.compile(step, backend="aot_eager", fullgraph=True)
+        for a, b in zip(eager, torch.autograd.grad(compiled(*leaves), leaves), strict=True):
+            torch.testing.assert_close(a, b)
+        torch.testing.assert_close(eager[2], grad, rtol=1e-2, atol=2e-2)
+        with pytest.raises(Exception, match=r"in torch\.compile it must be a text"):
+            torch.compile(
+                lambda x, w: pt.linear(x, w, activation=lambda x: x * x), backend="aot_eager", fullgraph=True
+            )(x[0], w[0])
+
+    @pytest.mark.parametrize("activation", ["swiglu", "sigmoid"])
+    def test_jagged_rows_with_an_activation(self, activation):
+        """Also rows after the last offset, which are 0, and have no gradient."""
+        rows, weights = (x.half().requires_grad_() for x in self.tensors(((9, 8), (2, 8, 6))))
+        ends = torch.tensor([2, 7], dtype=torch.int32, device=self.device)
+        y = pt.gemm_jagged(rows, weights, ends, activation=activation)
+        with torch.no_grad():
+            kernel = pt.gemm_jagged(rows, weights, ends, activation=activation)
+        wide = [x.detach().double().requires_grad_() for x in (rows, weights)]
+        wanted = ACTIVATIONS[activation](torch.cat([wide[0][:2] @ wide[1][0], wide[0][2:7] @ wide[1][1]]))
+        for x in (y, kernel):
+            torch.testing.assert_close(x[:7].double(), wanted, rtol=4e-3, atol=4e-3)
+            assert not x[7:].any()
+        computed = torch.autograd.grad(y.sum(), (rows, weights))
+        for x, z in zip(computed, torch.autograd.grad(wanted.sum(), wide), strict=True):
+            torch.testing.assert_close(x.double(), z, rtol=1e-2, atol=2e-2)
+
+    @pytest.mark.parametrize(
+        ("activation", "error", "words"),
+        [
+            (
+                "relu_grad",
+                InputError,
+                "activation is 'relu_grad', which reads aux; it must be one of x, or of x and up",
+            ),
+            ("step", InputError, "activation is 'step'; it must be one of relu"),
+            ("swiglu", ShapeError, "the product has 5 columns; a gated activation takes an even number"),
+        ],
+    )
+    def test_bad_activations(self, activation, error, words):
+        with pytest.raises(error, match=words):
+            pt.linear(self.integers(3, 4), self.integers(5, 4), activation=activation)
 
     @pytest.mark.parametrize(("name", "shapes", "dims", "options"), BATCHES)
     def test_vmap(self, name, shapes, dims, options):
@@ -285,6 +375,8 @@ class Checks(Tensors):
             ("conv_input_grad", ((1, 2, 4, 4), (2, 2, 3, 3), (2,)), ([1, 2, 4, 4], [1, 1], [1, 1, 1, 1], [1, 1], 1)),
             ("conv_weight_grad", ((1, 2, 4, 4), (1, 2, 4, 4)), ([2, 2, 3, 3], [1, 1], [1, 1, 1, 1], [1, 1], 1)),
             ("gemm_jagged", ((4, 2), (2, 2, 3)), ("offsets",)),
+            ("linear_activation", ((3, 2), (4, 2), (4,)), ("swiglu", True)),
+            ("gemm_jagged_activation", ((4, 2), (2, 2, 4)), ("offsets", "sigmoid", True)),
             ("gemm_jagged_weight_grad", ((4, 2), (4, 3)), ("offsets",)),
             ("gemm_grouped", (((4, 2), (1, 3)), ((2, 3), (3, 2))), ()),
         ],

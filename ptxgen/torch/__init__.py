@@ -16,6 +16,7 @@ except ModuleNotFoundError as error:
 
 from ptxgen.torch.conv import conv1d, conv2d, conv3d, conv_transpose1d, conv_transpose2d, conv_transpose3d
 from ptxgen.torch.grouped import gemm_grouped, gemm_jagged
+from ptxgen.torch.linear_layers import linear
 from ptxgen.torch.modules import (
     Conv1d,
     Conv2d,
@@ -30,7 +31,7 @@ from ptxgen.torch.modules import (
     restore_modules,
 )
 from ptxgen.torch.override import Calls, enabled
-from ptxgen.torch.products import addmm, linear, matmul
+from ptxgen.torch.products import addmm, matmul
 from ptxgen.torch.scaled import scaled_mm
 from ptxgen.torch.sparse import sddmm, spmm
 from ptxgen.torch.tasks import matmul_over, task

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ptxgen.api import grouped, jagged
 from ptxgen.errors import InputError, ShapeError
+from ptxgen.torch import activations
 from ptxgen.torch.launching import DTYPES, check_operands
 from ptxgen.torch.operator import Operator, in_transform, is_grad_enabled, loop_over_batch, runs_directly
 from ptxgen.torch.products import MATMUL
@@ -35,15 +36,20 @@ def gemm_grouped(a: Sequence[Tensor], b: Sequence[Tensor]) -> list[Tensor]:
     return results
 
 
-def gemm_jagged(x: Tensor, w: Tensor, offsets: Tensor) -> Tensor:
+def gemm_jagged(x: Tensor, w: Tensor, offsets: Tensor, *, activation: str | Callable[..., Any] | None = None) -> Tensor:
     """Rows of ``x`` (T×K), grouped by expert, times the weights of their expert: T×N.
 
     ``w``: E×K×N. ``offsets``: E int32, for each expert the end of its rows (the index after its last row), as for
     ``torch._grouped_mm``; offsets on a GPU are read there, without synchronisation. Result rows after the last offset
-    are zero. Dtypes: as for ``matmul``.
+    are zero. ``activation``: as for ``linear``; a gated one (swiglu, geglu, or an expression of ``x`` and ``up``) takes
+    the columns of each weight in pairs, a gate and a value in turn, and the result is T×N/2. Dtypes: as for ``matmul``.
 
     ShapeError, DtypeError, InputError: an argument breaks a rule.
     """
+    if activation is not None:
+        text = activations.given(activation)
+        rows: Tensor = JAGGED_ACTIVATION(x, w, offsets, text, activations.records_gradient(x, w))[0]
+        return rows
     result: Tensor = GEMM_JAGGED(x, w, offsets)
     return result
 
@@ -85,6 +91,28 @@ def _jagged(x: Tensor, w: Tensor, offsets: Tensor) -> Tensor:
     return out
 
 
+def _jagged_activation(
+    x: Tensor, w: Tensor, offsets: Tensor, activation: str, keeps_sums: bool
+) -> tuple[Tensor, Tensor]:
+    """The result and the sums, which are empty unless ``keeps_sums``."""
+    text = activations.checked(activation)
+    shape = _activated_shape(x, w, offsets, text)
+    if not keeps_sums and activations.has_kernel(text, x.dtype):
+        rows = x.new_zeros(shape)
+        out = jagged.gemm_jagged(x.resolve_neg(), w.resolve_neg(), offsets, out=rows, activation=text)
+        return out, x.new_empty(0)
+    sums = _jagged(x, w, offsets)
+    return _rows_of_experts(text, activations.value(text, sums), offsets), sums if keeps_sums else x.new_empty(0)
+
+
+def _rows_of_experts(text: str, values: Tensor, offsets: Tensor) -> Tensor:
+    """``values``, the activations of sums, with zeros in the rows after the last offset."""
+    if not len(offsets) or activations.keeps_zero(text):
+        return values if len(offsets) else torch.zeros_like(values)
+    after = torch.arange(len(values), device=values.device) >= offsets[-1]
+    return values.masked_fill(after[:, None], 0)
+
+
 def _jagged_weight_grad(x: Tensor, grad: Tensor, offsets: Tensor) -> Tensor:
     out = x.new_empty(_jagged_weight_grad_shape(x, grad, offsets))
     result: Tensor = jagged.gemm_jagged_weight_grad(x.resolve_neg(), grad.resolve_neg(), offsets, out=out)
@@ -121,6 +149,11 @@ def _jagged_shape(x: Tensor, w: Tensor, offsets: Tensor) -> tuple[int, int]:
     return x.shape[0], w.shape[2]
 
 
+def _activated_shape(x: Tensor, w: Tensor, offsets: Tensor, text: str) -> tuple[int, int]:
+    rows, columns = _jagged_shape(x, w, offsets)
+    return rows, activations.columns(columns, text)
+
+
 def _jagged_weight_grad_shape(x: Tensor, grad: Tensor, offsets: Tensor) -> tuple[int, int, int]:
     check_operands(x=x, grad=grad)
     if x.dim() != 2 or grad.dim() != 2 or x.shape[0] != grad.shape[0] or offsets.dim() != 1:
@@ -133,6 +166,13 @@ def _jagged_weight_grad_shape(x: Tensor, grad: Tensor, offsets: Tensor) -> tuple
 
 def _fake_jagged(x: Tensor, w: Tensor, offsets: Tensor) -> Tensor:
     return x.new_empty(_jagged_shape(x, w, offsets))
+
+
+def _fake_jagged_activation(
+    x: Tensor, w: Tensor, offsets: Tensor, activation: str, keeps_sums: bool
+) -> tuple[Tensor, Tensor]:
+    shape = _activated_shape(x, w, offsets, activations.checked(activation))
+    return x.new_empty(shape), x.new_empty((shape[0], w.shape[2]) if keeps_sums else (0,))
 
 
 def _fake_jagged_weight_grad(x: Tensor, grad: Tensor, offsets: Tensor) -> Tensor:
@@ -175,6 +215,19 @@ def _jagged_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     )
 
 
+def _jagged_activation_backward(ctx: Any, grad: Tensor | None, of_sums: Tensor | None) -> tuple[Tensor | None, ...]:
+    x, w, offsets, _ = ctx.saved_tensors
+    needs = ctx.needs_input_grad
+    dy = activations.gradient_of_sums(ctx, grad, of_sums, lambda: GEMM_JAGGED(x, w, offsets))
+    return (
+        GEMM_JAGGED(dy, w.mT, offsets) if needs[0] and dy is not None else None,
+        _weight_grad(x, dy, offsets) if needs[1] and dy is not None else None,
+        None,
+        None,
+        None,
+    )
+
+
 def _jagged_weight_grad_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     (x, dy, offsets), needs, grad = ctx.saved_tensors, ctx.needs_input_grad, grad.contiguous()
     return (
@@ -182,6 +235,11 @@ def _jagged_weight_grad_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None,
         GEMM_JAGGED(x, grad, offsets) if needs[1] else None,
         None,
     )
+
+
+def _call_activated(*args: Any) -> tuple[Tensor, Tensor]:
+    result: tuple[Tensor, Tensor] = JAGGED_ACTIVATION(*args)
+    return result
 
 
 GEMM_GROUPED = Operator(
@@ -201,6 +259,15 @@ GEMM_JAGGED = Operator(
     _save,
     _jagged_backward,
     loop_over_batch(gemm_jagged),
+)
+JAGGED_ACTIVATION = Operator(
+    "gemm_jagged_activation(Tensor x, Tensor w, Tensor offsets, str activation, bool keeps_sums) -> (Tensor, Tensor)",
+    3,
+    _jagged_activation,
+    _fake_jagged_activation,
+    activations.save,
+    _jagged_activation_backward,
+    activations.pairs_over_batch(_call_activated),
 )
 GEMM_JAGGED_WEIGHT_GRAD = Operator(
     "gemm_jagged_weight_grad(Tensor x, Tensor grad, Tensor offsets) -> Tensor",

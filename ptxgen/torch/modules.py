@@ -13,7 +13,7 @@ from torch.nn.parameter import is_lazy
 from ptxgen.errors import InputError
 from ptxgen.torch import conv
 from ptxgen.torch.launching import DTYPES
-from ptxgen.torch.products import linear
+from ptxgen.torch.linear_layers import linear
 
 _log = logging.getLogger(__name__)
 

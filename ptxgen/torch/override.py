@@ -27,7 +27,7 @@ from torch.nn import functional
 
 from ptxgen.api import vendor_calls
 from ptxgen.errors import InputError, ShapeError, UnavailableError
-from ptxgen.torch import conv, grouped, products, scaled, sparse
+from ptxgen.torch import conv, grouped, linear_layers, products, scaled, sparse
 from ptxgen.torch.launching import DTYPES
 from ptxgen.torch.operator import PLAIN
 
@@ -204,8 +204,11 @@ def _replacement(theirs: Callable[..., Any], name: str, override: Override) -> C
     ``options`` receive further arguments."""
     calls = CALLS.of(name)
     ours, required, dtypes = override.ours, override.required, override.dtypes
-    defaults = [MISSING] * required + [p.default for p in inspect.signature(ours).parameters.values()][required:]
-    by_name = dict(zip((*override.parameters, *override.keywords), defaults, strict=True))
+    # those that PyTorch's function lacks come last
+    of_ours = [p.default for p in inspect.signature(ours).parameters.values()]
+    given_names = (*override.parameters, *override.keywords)
+    defaults = [MISSING] * required + of_ours[required : len(given_names)]
+    by_name = dict(zip(given_names, defaults, strict=True))
 
     def torch_computes(
         reason: str, values: tuple[Any, ...], named: dict[str, Any], more: tuple[Any, ...], options: dict[str, Any]
@@ -351,7 +354,7 @@ OVERRIDES: tuple[tuple[Any, str, Override], ...] = (
     *((place, "addmm", _ADDMM) for place in (torch, Tensor)),
     *((place, "baddbmm", _BADDBMM) for place in (torch, Tensor)),
     (torch.sparse, "mm", Override(_mm, ("mat1", "mat2"))),
-    (functional, "linear", Override(products.linear, ("input", "weight", "bias"))),
+    (functional, "linear", Override(linear_layers.linear, ("input", "weight", "bias"))),
     *((place, name, each) for name, each in _CONVOLUTIONS.items() for place in (torch, functional)),
     (torch, "_grouped_mm", _GROUPED_MM),
     (functional, "grouped_mm", _GROUPED_MM),

@@ -1,5 +1,5 @@
-"""``matmul``, ``linear`` and ``addmm``. Their gradients are computed by the same operators, so that products can be
-differentiated any number of times."""
+"""``matmul``, ``addmm`` and the operators of linear maps. Their gradients are computed by the same operators, so that
+products can be differentiated any number of times."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ import torch
 from torch import Tensor
 
 from ptxgen.api import call_lock, gemm, launches
-from ptxgen.api.quantized_weight import QuantizedWeight
 from ptxgen.errors import DeviceError, InputError, ShapeError
-from ptxgen.torch import launching, quantized
+from ptxgen.torch import launching
 from ptxgen.torch.backward_step import BackwardStep
 from ptxgen.torch.launching import allocation, check_dense, check_operands, in_place, key_of
 from ptxgen.torch.operator import Operator, loop_over_batch
@@ -46,22 +45,6 @@ def matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor
     return out.copy_(result)
 
 
-def linear(input: Tensor, weight: Tensor | QuantizedWeight, bias: Tensor | None = None) -> Tensor:
-    """input · weightᵀ + bias, as ``torch.nn.functional.linear``; the kernel adds the bias.
-
-    ``input``: …×K. ``weight``: N×K. ``bias``: N elements. The result is …×N. If ``weight`` has K elements and there is
-    no bias, the last axis of the result is absent. With a ``QuantizedWeight``, ``input`` is float16 or bfloat16, and
-    its gradient is the product with the dequantized weight; the weight has no gradient. Dtypes and errors: as for
-    ``matmul``.
-    """
-    if isinstance(weight, QuantizedWeight):
-        return quantized.linear(input, weight, bias)
-    if bias is None and isinstance(weight, Tensor) and weight.dim() == 1:
-        return matmul(input, weight)
-    result: Tensor = LINEAR(input, weight, bias)
-    return result
-
-
 def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1.0, alpha: float = 1.0) -> Tensor:
     """beta·input + alpha·mat1·mat2, as ``torch.addmm`` of matrices and ``torch.baddbmm`` of batches of matrices.
 
@@ -75,7 +58,7 @@ def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1.0, alpha
 # ---- kernels
 
 
-def _multiply(
+def multiply(
     key: Any,
     a: Tensor,
     b: Tensor,
@@ -84,13 +67,15 @@ def _multiply(
     bias: Any,
     residual: Tensor | None = None,
     alpha: float = 1.0,
+    activation: str | None = None,
 ) -> Tensor:
-    """Computes alpha·a·b, of matrices or of batches of matrices, with the epilogue operands ``bias`` and ``residual``,
-    and stores it to ``out``, whose shape for the kernel is ``view``. The launch is cached under ``key``."""
+    """Computes alpha·a·b, of matrices or of batches of matrices, with the epilogue operands ``bias`` and ``residual``
+    and an activation, and stores it to ``out``, whose shape for the kernel is ``view``. The launch is cached under
+    ``key``."""
     tf32, deterministic = launching.settings(a, "matmul")
     if 0 not in out.shape:
         with call_lock.lock:
-            epilogue = (None, None, bias, residual, None, None)
+            epilogue = (None, None, bias, residual, activation, None)
             gemm.launch_uncached(
                 key,
                 a,
@@ -111,18 +96,18 @@ def _linear_key(input: Tensor, weight: Tensor, bias: Tensor | None) -> Any:
     return key_of("linear", launching.settings(input, "matmul"), input, weight, bias)
 
 
-def _linear(input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+def linear(input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     key, at_input, at_weight, at_bias = _linear_key(input, weight, bias)
     launch = launches.cached(key)
     if launch is not None:
         return launching.launch(*launch[:2], at_input, at_weight, at_bias)
     check_operands(input=input, weight=weight, bias=bias)
-    shape = _linear_shape(input, weight, bias)
+    shape = linear_shape(input, weight, bias)
     rows, (n, k) = math.prod(shape[:-1]), weight.shape
     a, b = input.resolve_neg().reshape(rows, k), weight.resolve_neg()
     c = launching.vector(bias)
     key = key if in_place((a, input), (b, weight), (c, bias)) else None
-    return _multiply(key, a, b.t(), input.new_empty(shape), (rows, n), c)
+    return multiply(key, a, b.t(), input.new_empty(shape), (rows, n), c)
 
 
 def _linear_weight_grad_key(input: Tensor, grad: Tensor) -> Any:
@@ -141,7 +126,7 @@ def _linear_weight_grad(input: Tensor, grad: Tensor) -> Tensor:
     rows, (n, k) = math.prod(input.shape[:-1]), shape
     a, b = grad.resolve_neg().reshape(rows, n), input.resolve_neg().reshape(rows, k)
     key = key if in_place((a, grad), (b, input)) else None
-    return _multiply(key, a.t(), b, input.new_empty(shape), shape, None)
+    return multiply(key, a.t(), b, input.new_empty(shape), shape, None)
 
 
 def _matmul_key(a: Tensor, b: Tensor) -> Any:
@@ -161,7 +146,7 @@ def _matmul(a: Tensor, b: Tensor) -> Tensor:
     out = a.new_empty(shape)
     view = (m, n) if first.dim() == second.dim() == 2 else (math.prod(batch), m, n)
     key = key if in_place((first, a), (second, b)) else None
-    return _multiply(key, first, second, out, view, None)
+    return multiply(key, first, second, out, view, None)
 
 
 def _addmm_key(a: Tensor, b: Tensor, added: Tensor, beta: float, alpha: float) -> Any:
@@ -177,13 +162,13 @@ def _addmm(a: Tensor, b: Tensor, added: Tensor, beta: float, alpha: float) -> Te
     shape = _addmm_shape(a, b, added)
     first, second, out = a.resolve_neg(), b.resolve_neg(), a.new_empty(shape)
     if beta == 0:
-        return _multiply(None, first, second, out, shape, None, None, alpha)
+        return multiply(None, first, second, out, shape, None, None, alpha)
     third = added.resolve_neg() if beta == 1 else added * beta
     per_column = tuple(third.shape) == shape[-1:]
     third = third.contiguous() if per_column else third.expand(shape).contiguous()
     key = key if in_place((first, a), (second, b), (third, added)) else None
     bias, residual = (third, None) if per_column else (None, third)
-    return _multiply(key, first, second, out, shape, bias, residual, alpha)
+    return multiply(key, first, second, out, shape, bias, residual, alpha)
 
 
 def _as_batch(x: Tensor, batch: Shape, rows: int, columns: int) -> Tensor:
@@ -196,7 +181,7 @@ def _as_batch(x: Tensor, batch: Shape, rows: int, columns: int) -> Tensor:
 # ---- shapes
 
 
-def _linear_shape(input: Tensor, weight: Tensor, bias: Tensor | None) -> Shape:
+def linear_shape(input: Tensor, weight: Tensor, bias: Tensor | None) -> Shape:
     if weight.dim() != 2 or input.dim() == 0:
         raise ShapeError(
             f"input has {input.dim()} dimensions and weight {weight.dim()}; input must have at least 1, and weight 2"
@@ -260,7 +245,7 @@ def _fake_addmm(a: Tensor, b: Tensor, added: Tensor, beta: float, alpha: float) 
 
 def _fake_linear(input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     check_operands(input=input, weight=weight, bias=bias)
-    return input.new_empty(_linear_shape(input, weight, bias))
+    return input.new_empty(linear_shape(input, weight, bias))
 
 
 def _fake_linear_weight_grad(input: Tensor, grad: Tensor) -> Tensor:
@@ -428,7 +413,7 @@ ADDMM = Operator(
 LINEAR = Operator(
     "linear(Tensor input, Tensor weight, Tensor? bias) -> Tensor",
     3,
-    _linear,
+    linear,
     _fake_linear,
     _save,
     _linear_backward,

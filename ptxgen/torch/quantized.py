@@ -11,13 +11,14 @@ from torch import Tensor
 from ptxgen.api import call_lock, quantized_calls
 from ptxgen.api.quantized_weight import QuantizedWeight, dequantized
 from ptxgen.errors import ShapeError
-from ptxgen.torch import launching
+from ptxgen.torch import activations, launching
 from ptxgen.torch.launching import check_operands
 from ptxgen.torch.operator import Operator, loop_over_batch, runs_directly
 
 
-def linear(input: Tensor, weight: QuantizedWeight, bias: Tensor | None) -> Tensor:
-    """input · weightᵀ + bias. ``input`` and ``bias`` have gradients, and autocast converts both."""
+def linear(input: Tensor, weight: QuantizedWeight, bias: Tensor | None, activation: str | None = None) -> Tensor:
+    """activation(input · weightᵀ + bias). ``input`` and ``bias`` have gradients, and autocast converts both. PyTorch
+    computes the activation if a gradient is recorded, or ``torch.compile`` traces the call."""
     if torch.is_autocast_enabled(input.device.type):
         autocast_dtype = torch.get_autocast_dtype(input.device.type)
         input, bias = input.to(autocast_dtype), None if bias is None else bias.to(autocast_dtype)
@@ -25,9 +26,9 @@ def linear(input: Tensor, weight: QuantizedWeight, bias: Tensor | None) -> Tenso
     if runs_directly(*tensors) and not (
         torch.is_grad_enabled() and (input.requires_grad or (bias is not None and bias.requires_grad))
     ):
-        return _product(input, weight, bias)
+        return _product(input, weight, bias, activation)
     result: Tensor = QUANTIZED_LINEAR(*tensors, weight.format)
-    return result
+    return result if activation is None else activations.value(activations.checked(activation), result)
 
 
 def _shape(input: Tensor, n: int, k: int, bias: Tensor | None) -> tuple[int, ...]:
@@ -40,17 +41,16 @@ def _shape(input: Tensor, n: int, k: int, bias: Tensor | None) -> tuple[int, ...
     return *input.shape[:-1], n
 
 
-def _product(input: Tensor, weight: QuantizedWeight, bias: Tensor | None) -> Tensor:
+def _product(input: Tensor, weight: QuantizedWeight, bias: Tensor | None, activation: str | None = None) -> Tensor:
     check_operands(input=input, bias=bias)
     n, k = weight.shape
     shape = _shape(input, n, k, bias)
-    a, epilogue = input.resolve_neg().reshape(math.prod(shape[:-1]), k), launching.vector(bias)
+    a = input.resolve_neg().reshape(math.prod(shape[:-1]), k).detach()
+    epilogue = None, None, launching.vector(bias), None, activation, None
     deterministic = torch.are_deterministic_algorithms_enabled()
     with call_lock.lock:
-        result: Tensor = quantized_calls.multiply(
-            a.detach(), weight, None, 1.0, 0.0, None, deterministic, (None, None, epilogue, None, None, None), None
-        )
-    return result.view(shape)
+        result: Tensor = quantized_calls.multiply(a, weight, None, 1.0, 0.0, None, deterministic, epilogue, None)
+    return result.view(*shape[:-1], result.shape[-1])
 
 
 def _kernel(

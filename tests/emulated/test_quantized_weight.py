@@ -189,6 +189,12 @@ def test_linear_has_gradients_of_input_and_bias() -> None:
         with torch.autocast("cpu", torch.float16):
             assert torch.equal(pt.linear(x.float(), w, bias.float()), y)
         assert torch.equal(torch.vmap(lambda x: pt.linear(x, w, bias))(x), y)
+        gated = pt.linear(x, w, bias, activation="swiglu")
+    wanted = torch.nn.functional.silu(y[..., ::2].float()) * y[..., 1::2].float()
+    assert torch.allclose(gated.float(), wanted, rtol=1e-2, atol=0.05)
+    recorded = pt.linear(x, w, bias, activation="swiglu")
+    assert recorded.requires_grad
+    assert torch.allclose(recorded.float(), wanted, rtol=1e-2, atol=0.05)
     with pytest.raises(ShapeError, match="its last axis must have 64 elements, K of weight"):
         pt.linear(x[..., 1:], w)
     with pytest.raises(ShapeError, match=r"bias has shape \(9,\); it must be \(10,\), the rows of weight"):

@@ -15,12 +15,13 @@ from tests.torch_checks import Checks
 
 #: a short kernel, which the emulated device parses and runs in little time
 SHORT = parse_config("ms=2 ns=2 ml=16 nl=16 u=4 cp_async_a=0 cp_async_b=0 stages=2")
+PAIRS = SHORT.replace(vec_c=2)  #: for gated activations
 
 
 @pytest.fixture(autouse=True, scope="module")
 def _short_kernels() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(choice, "choose", lambda problem, on: SHORT)
+        patch.setattr(choice, "choose", lambda problem, on: PAIRS if problem.gated else SHORT)
         patch.setattr(runners, "runners", OrderedDict())
         yield
 

@@ -1,0 +1,195 @@
+"""Activations of sums, and their gradients, as functions of tensors: what PyTorch computes of the sums that a kernel
+has stored."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.compiler import is_dynamo_compiling
+from torch.nn.functional import gelu, relu, silu
+
+from ptxgen.api.epilogue_args import activation_name, columns_of_c, text_of
+from ptxgen.errors import InputError
+from ptxgen.expr.derivative import derivatives
+from ptxgen.expr.node import Node, constant, substituted, variable
+from ptxgen.expr.python_text import TORCH, PythonText
+from ptxgen.problem.dtypes import HALVES, canonical
+from ptxgen.problem.epilogue_ops import epilogue_op
+from ptxgen.torch.operator import loop_over_batch
+
+_backward: Any = torch.ops.aten
+
+
+def _silu_gradient(grad: Tensor, x: Tensor) -> Tensor:
+    """The gradient of SiLU. PyTorch's kernel has no derivative of its own."""
+    if not torch.is_grad_enabled():
+        result: Tensor = _backward.silu_backward(grad, x)
+        return result
+    share = torch.sigmoid(x)
+    return grad * share * (1 + x * (1 - share))
+
+
+_tanh_gelu = functools.partial(gelu, approximate="tanh")
+#: name of an activation -> (its value for sums, the gradient of the sums for the gradient of the result and the sums)
+_NAMED: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Tensor, Tensor], Tensor]]] = {
+    "relu": (relu, lambda grad, x: _backward.threshold_backward(grad, x, 0)),
+    "gelu": (_tanh_gelu, lambda grad, x: _backward.gelu_backward(grad, x, approximate="tanh")),
+    "gelu_erf": (gelu, lambda grad, x: _backward.gelu_backward(grad, x)),
+    "silu": (silu, _silu_gradient),
+    "sigmoid": (torch.sigmoid, lambda grad, x: _backward.sigmoid_backward(grad, torch.sigmoid(x))),
+}
+#: name of a gated activation -> the activation of the gate
+_GATES = {"swiglu": "silu", "geglu": "gelu"}
+
+
+def given(activation: Any) -> str:
+    """The argument ``activation`` of a call as operators take it. InputError: it is unknown, breaks a rule or reads an
+    array; in ``torch.compile``, it is no text."""
+    if not is_dynamo_compiling():
+        return checked(activation)
+    if not isinstance(activation, str):  # operators check texts
+        raise InputError(f"activation is a {type(activation).__name__}; in torch.compile it must be a text")
+    return activation
+
+
+def records_gradient(*tensors: Any) -> bool:
+    """True if the gradient of a tensor is recorded."""
+    return torch.is_grad_enabled() and any(isinstance(x, Tensor) and x.requires_grad for x in tensors)
+
+
+def gradient_of_sums(
+    ctx: Any, grad: Tensor | None, of_sums: Tensor | None, compute: Callable[[], Tensor]
+) -> Tensor | None:
+    """The gradient of the sums in the backward step of an operator that returns the activation of sums, and the sums.
+    ``grad``, ``of_sums``: the gradients of both; ``compute``: computes sums that ``save`` did not keep. None: there is
+    no gradient."""
+    if not ctx.keeps_sums:
+        of_sums = None
+    if grad is None:
+        return of_sums
+    sums = ctx.saved_tensors[-1] if ctx.keeps_sums else compute()
+    through = gradient(checked(ctx.activation), grad, sums)
+    return (through if of_sums is None else through + of_sums).contiguous()
+
+
+def save(ctx: Any, inputs: Any, output: Any) -> None:
+    """``setup`` of such an operator, whose last arguments are the activation, and True if the sums are kept."""
+    *tensors, ctx.activation, ctx.keeps_sums = inputs
+    ctx.save_for_backward(*tensors, output[1] if ctx.keeps_sums else None)
+    ctx.set_materialize_grads(False)
+
+
+def pairs_over_batch(operator: Callable[..., tuple[Tensor, Tensor]]) -> Callable[..., Any]:
+    """``loop_over_batch`` of an operator that returns a pair."""
+    loop = loop_over_batch(lambda *args: list(operator(*args)))
+
+    def batch(info: Any, dims: tuple[Any, ...], *args: Any) -> Any:
+        results, at = loop(info, dims, *args)
+        return tuple(results), tuple(at)
+
+    return batch
+
+
+def checked(activation: Any) -> str:
+    """The name or the canonical text of an activation of sums. InputError: it is unknown, breaks a rule or reads an
+    array."""
+    return _checked(activation) if isinstance(activation, str) else _checked(text_of(activation))
+
+
+@functools.lru_cache(maxsize=256)
+def _checked(activation: Any) -> str:
+    text = activation_name(activation)
+    if text is None or epilogue_op(text).arrays:
+        raise InputError(f"activation is {activation!r}, which reads aux; it must be one of x, or of x and up")
+    return text
+
+
+@functools.lru_cache(maxsize=256)
+def keeps_zero(text: str) -> bool:
+    """True if the activation of sums that are 0 is 0."""
+    numbers = torch.zeros(1, 2, dtype=torch.float64)
+    return not value(text, numbers).count_nonzero().item()
+
+
+def columns(sums: int, text: str) -> int:
+    """The number of columns of the result for ``sums`` columns of sums: half of them for a gated activation, which
+    takes the rows of a weight in pairs. ShapeError: they are odd."""
+    return columns_of_c(sums, text, "the product")
+
+
+def has_kernel(text: str, dtype: torch.dtype) -> bool:
+    """True if kernels compute the activation of sums of tensors of this dtype."""
+    op, name = epilogue_op(text), canonical(str(dtype))
+    return op.computes("f64" if name == "f64" else "f32") and (not op.gated or name in HALVES)
+
+
+def value(text: str, sums: Tensor) -> Tensor:
+    """The activation of ``sums``, a new tensor. Arithmetic is float64 for float64, else float32."""
+    if text in _NAMED:
+        return _NAMED[text][0](sums)
+    if text in _GATES:
+        return _NAMED[_GATES[text]][0](sums[..., ::2]) * sums[..., 1::2]
+    [result] = _value(text, _type(sums))(*_operands(text, sums))
+    return result.to(sums.dtype) if result.dtype is not sums.dtype else result.clone()
+
+
+def gradient(text: str, grad: Tensor, sums: Tensor) -> Tensor:
+    """The gradient of ``sums`` for ``grad``, that of their activation. TaskError: an operator of the activation has no
+    derivative."""
+    if text in _NAMED:
+        return _NAMED[text][1](grad, sums)
+    if text in _GATES:
+        of_value, of_gradient = _NAMED[_GATES[text]]
+        gate, up = sums[..., ::2], sums[..., 1::2]
+        return torch.stack((of_gradient(grad * up, gate), grad * of_value(gate)), -1).flatten(-2)
+    slopes = _slopes(text, _type(sums))(*_operands(text, sums))
+    parts = [(grad * slope).to(sums.dtype) for slope in slopes]
+    return torch.stack(parts, -1).flatten(-2) if epilogue_op(text).gated else parts[0]
+
+
+def _type(x: Tensor) -> str:
+    return "f64" if x.dtype is torch.float64 else "f32"
+
+
+def _operands(text: str, sums: Tensor) -> tuple[Tensor, Tensor]:
+    """The variables ``x`` and ``up`` of an activation, in the type of its arithmetic."""
+    wide = sums.to(torch.float64 if _type(sums) == "f64" else torch.float32)
+    return (wide[..., ::2], wide[..., 1::2]) if epilogue_op(text).gated else (wide, wide)
+
+
+@functools.cache
+def _value(text: str, type: str) -> Callable[[Tensor, Tensor], list[Tensor]]:
+    """The activation as a function of the tensors x and up; its result is a list of one tensor."""
+    return _function([_expression(text, type)], type)
+
+
+@functools.cache
+def _slopes(text: str, type: str) -> Callable[[Tensor, Tensor], list[Tensor]]:
+    """The derivatives with respect to x, and to up if the activation is gated, as a function of the tensors x and
+    up."""
+    names = ("x", "operand") if epilogue_op(text).gated else ("x",)
+    slopes = derivatives(_expression(text, type), names)
+    return _function([slopes.get(name, constant(0, type)) for name in names], type)
+
+
+def _expression(text: str, type: str) -> Node:
+    """The activation of the variables ``x``, and ``operand``, the sum of the next column."""
+    root: Node = variable("x", type)
+    for step in epilogue_op(text).steps:
+        root = substituted(step.expression(type), {"x": root})
+    return root
+
+
+def _function(roots: Sequence[Node], type: str) -> Callable[[Tensor, Tensor], list[Tensor]]:
+    """The values of expressions as a function of the tensors x and up."""
+    text = PythonText(roots, {variable("x", type): "x", variable("operand", type): "up"}, TORCH)
+    results = ", ".join(text(root) for root in roots)
+    lines = ("def values(x, up):", *text.definitions, f"return [{results}]")
+    scope: dict[str, Any] = {"torch": torch}
+    exec("\n    ".join(lines), scope)  # the text has operators and numbers alone
+    values: Callable[[Tensor, Tensor], list[Tensor]] = scope["values"]
+    return values

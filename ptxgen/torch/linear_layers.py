@@ -1,0 +1,127 @@
+"""``linear``: linear maps of rows, with a bias and an activation."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from torch import Tensor
+
+from ptxgen.api import launches
+from ptxgen.api.quantized_weight import QuantizedWeight
+from ptxgen.torch import activations, launching, products, quantized
+from ptxgen.torch.launching import check_operands, in_place, key_of
+from ptxgen.torch.operator import Operator
+from ptxgen.torch.products import LINEAR, LINEAR_WEIGHT_GRAD, MATMUL, to_front
+
+Shape = tuple[int, ...]
+
+
+def linear(
+    input: Tensor,
+    weight: Tensor | QuantizedWeight,
+    bias: Tensor | None = None,
+    *,
+    activation: str | Callable[..., Any] | None = None,
+) -> Tensor:
+    """activation(input · weightᵀ + bias), as ``torch.nn.functional.linear``; the kernel adds the bias and computes the
+    activation.
+
+    ``input``: …×K. ``weight``: N×K. ``bias``: N elements. The result is …×N. If ``weight`` has K elements and there is
+    no bias, the last axis of the result is absent. With a ``QuantizedWeight``, ``input`` is float16 or bfloat16, and
+    its gradient is the product with the dequantized weight; the weight has no gradient. Dtypes and errors: as for
+    ``matmul``.
+
+    ``activation``: as for ``gemm``, without ``aux``; in ``torch.compile`` a text. A gated activation (swiglu, geglu, or
+    an expression of ``x`` and ``up``) takes the rows of ``weight`` in pairs, a gate and a value in turn: the result is
+    …×N/2. If a gradient is recorded, the kernel stores the sums, and PyTorch computes the activation of them; so it
+    does for float64, where PTX lacks the functions, and for a gated activation of float32.
+    """
+    text = None if activation is None else activations.given(activation)
+    if isinstance(weight, QuantizedWeight):
+        return quantized.linear(input, weight, bias, text)
+    if text is not None:
+        keeps_sums = activations.records_gradient(input, weight, bias)
+        activated: Tensor = LINEAR_ACTIVATION(input, weight, bias, text, keeps_sums)[0]
+        return activated
+    if bias is None and isinstance(weight, Tensor) and weight.dim() == 1:
+        return products.matmul(input, weight)
+    result: Tensor = LINEAR(input, weight, bias)
+    return result
+
+
+def _key(input: Tensor, weight: Tensor, bias: Tensor | None, text: str) -> Any:
+    return key_of("linear_activation", (launching.settings(input, "matmul"), text), input, weight, bias)
+
+
+def _kernel(
+    input: Tensor, weight: Tensor, bias: Tensor | None, activation: str, keeps_sums: bool
+) -> tuple[Tensor, Tensor]:
+    """The result and the sums, which are empty unless ``keeps_sums``."""
+    text = activations.checked(activation)
+    key, at_input, at_weight, at_bias = (None, 0, 0, ()) if keeps_sums else _key(input, weight, bias, text)
+    launch = None if keeps_sums else launches.cached(key)
+    if launch is not None:
+        return launching.launch(*launch[:2], at_input, at_weight, at_bias), input.new_empty(0)
+    shape = _shape(input, weight, bias, text)
+    if keeps_sums or not activations.has_kernel(text, input.dtype):
+        sums = products.linear(input, weight, bias)
+        return activations.value(text, sums), sums if keeps_sums else input.new_empty(0)
+    rows, k = math.prod(shape[:-1]), weight.shape[1]
+    a, b, c = input.resolve_neg().reshape(rows, k), weight.resolve_neg(), launching.vector(bias)
+    key = key if in_place((a, input), (b, weight), (c, bias)) else None
+    out = products.multiply(key, a, b.t(), input.new_empty(shape), (rows, shape[-1]), c, activation=text)
+    return out, input.new_empty(0)
+
+
+def _shape(input: Tensor, weight: Tensor, bias: Tensor | None, text: str) -> Shape:
+    """The shape of the result. ShapeError, DtypeError, DeviceError, InputError: an argument breaks a rule."""
+    check_operands(input=input, weight=weight, bias=bias)
+    shape = products.linear_shape(input, weight, bias)
+    return *shape[:-1], activations.columns(shape[-1], text)
+
+
+def _fake(
+    input: Tensor, weight: Tensor, bias: Tensor | None, activation: str, keeps_sums: bool
+) -> tuple[Tensor, Tensor]:
+    shape = _shape(input, weight, bias, activations.checked(activation))
+    return input.new_empty(shape), input.new_empty((*shape[:-1], weight.shape[0]) if keeps_sums else (0,))
+
+
+def _backward(ctx: Any, grad: Tensor | None, of_sums: Tensor | None) -> tuple[Tensor | None, ...]:
+    input, weight, bias, _ = ctx.saved_tensors
+    needs = ctx.needs_input_grad
+    dy = activations.gradient_of_sums(ctx, grad, of_sums, lambda: LINEAR(input, weight, bias))
+    if dy is None:
+        return None, None, None, None, None
+    return (
+        MATMUL(dy, weight) if needs[0] else None,
+        LINEAR_WEIGHT_GRAD(input, dy) if needs[1] else None,
+        dy.sum_to_size(dy.shape[-1]) if needs[2] else None,
+        None,
+        None,
+    )
+
+
+def _call(*args: Any) -> tuple[Tensor, Tensor]:
+    result: tuple[Tensor, Tensor] = LINEAR_ACTIVATION(*args)
+    return result
+
+
+def _batch(info: Any, dims: tuple[Any, ...], input: Tensor, weight: Tensor, bias: Any, *rest: Any) -> Any:
+    if dims[1] is None and (bias is None or dims[2] is None):
+        result = LINEAR_ACTIVATION(to_front(input, dims[0]), weight, bias, *rest)
+        return tuple(result), (0, 0 if rest[1] else None)
+    return activations.pairs_over_batch(_call)(info, dims, input, weight, bias, *rest)
+
+
+LINEAR_ACTIVATION = Operator(
+    "linear_activation(Tensor input, Tensor weight, Tensor? bias, str activation, bool keeps_sums) -> (Tensor, Tensor)",
+    3,
+    _kernel,
+    _fake,
+    activations.save,
+    _backward,
+    _batch,
+)
