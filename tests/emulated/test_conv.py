@@ -378,6 +378,21 @@ def test_depthwise_weight_grad(layout, dtype, filters) -> None:
         verify(v, parse_config(f"family=depthwise {text}"), "integers", float(n % 2))
 
 
+@pytest.mark.parametrize("direction", DIRECTIONS)
+@pytest.mark.parametrize("case", ["64 2 5 1 1 2", "128 4 3 2 1 1", "192 4 4 1 3 0"])
+def test_strips_of_images_with_one_axis(case: str, direction: str) -> None:
+    """Results along the axis are split into parts; a strip of eight results ends past the last part."""
+    results, parts, taps, stride, dilation, pad = map(int, case.split())
+    back = direction == "input_grad"
+    pixels = results if back else (results - 1) * stride + (taps - 1) * dilation + 1 - 2 * pad
+    v = Conv(2, 3, 1, pixels, 3, 1, taps, groups=3, stride=(1, 1 if back else stride), padding=(0, pad))
+    v = replace(v, dilation=(1, dilation), direction=direction)
+    strip = strips_of(v)
+    assert (strip.lanes, strip.results, strip.taps, strip.outer_taps) == (results // parts, parts, 1, taps)
+    kg = "kg=2 splitk=workspace" if direction == "weight_grad" else ""
+    verify(v, parse_config(f"family=depthwise strip_results=8 block_rows=2 block_lanes=32 {kg}"), "integers")
+
+
 def test_vector_accesses_of_images() -> None:
     """Four channels, or four images, per access; padding splits no access."""
     for layout, keep in (("NHWC", "kmajor_smem_a=1 kmajor_smem_b=1 vec_b=4"), ("CHWN", "vec_b=4")):

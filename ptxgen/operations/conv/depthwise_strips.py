@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from itertools import product
 
+from ptxgen.codegen.vectorized import WARP
 from ptxgen.errors import ShapeError
 from ptxgen.lowering.depthwise_strips import (
     MAX_COLUMNS,
@@ -17,6 +18,8 @@ from ptxgen.lowering.depthwise_strips import (
 from ptxgen.operations.conv.feature_maps import feature_maps_of
 from ptxgen.operations.conv.problem import Conv
 from ptxgen.operations.conv.strided_dgrad import DgradPhase, dgrad_phases
+
+PARTS = (16, 8, 4, 2)  #: numbers of equal parts of the results along the only axis of an image
 
 
 @dataclass(frozen=True)
@@ -112,7 +115,9 @@ def depthwise_strip_of(v: Conv) -> DepthwiseStrip | None:
     strip_axis = min((i for i in "pqz" if i != lane), key=lambda i: -min(axes[i].taps, 2))
     if v.direction != "input_grad" or v.strides == (1, 1, 1):
         patch, feature_maps = _patch(v, axes, lane, strip_axis), feature_maps_of(v)
-        return replace(_strip(v, axes, lane, strip_axis), patch=patch, feature_maps=feature_maps)
+        one_axis = lane in axes and all(axis.results == axis.taps == 1 for i, axis in axes.items() if i != lane)
+        strip = (_folded(v, axes, lane, strip_axis) if one_axis else None) or _strip(v, axes, lane, strip_axis)
+        return replace(strip, patch=patch, feature_maps=feature_maps)
     parameters = dict(zip("zpq", zip(v.strides, v.dilations, v.pads, strict=True), strict=True))
     ratio, _, (pad, _) = parameters[strip_axis]
     choices = []
@@ -133,6 +138,24 @@ def depthwise_strip_of(v: Conv) -> DepthwiseStrip | None:
     ]
     first, *others = sorted(strips, key=lambda s: -s.outer_taps * s.rows * s.lanes)
     return replace(first, other_phases=tuple(others), feature_maps=feature_maps_of(v))
+
+
+def _folded(v: Conv, axes: dict[str, _Axis], lane: str, strip_axis: str) -> DepthwiseStrip | None:
+    """The strips of an image whose only axis is that of lanes: its results are split into equal parts, and the results
+    of a strip have the same place in adjacent parts. None: the results have no equal parts of a warp or more, or
+    coordinates do not fit a word."""
+    results = axes[lane].results
+    parts = next((n for n in PARTS if results % n == 0 and results // n >= WARP), 0)
+    if not parts:
+        return None
+    strip = _strip(v, axes, lane, strip_axis, across=lane)
+    lanes = results // parts
+    strip = replace(strip, stride=1, dilation=1, lanes=lanes, results=parts, axis=strip.lane.scaled(lanes))
+    try:
+        _ = strip.packing
+    except ShapeError:
+        return None
+    return strip
 
 
 def _patch(v: Conv, axes: dict[str, _Axis], lane: str, strip_axis: str) -> DepthwiseStrip | None:
