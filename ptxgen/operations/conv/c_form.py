@@ -28,8 +28,8 @@ def _elements(p: Conv) -> tuple[int, int, int]:
 
 
 def _without_sum(p: Conv) -> Gemm:
-    """The problem that computes C without a product, where the sum over K is empty: the result as matrices, with a bias
-    for each column if channels are contiguous, else for each row."""
+    """The GEMM that computes the result if the sum over K is empty. Its C is the result as matrices. Its bias has an
+    element for each column if channels are contiguous, else for each row."""
     result = p.tensors[2]
     extents = p.extents(result)
     place, sizes = 0, list(extents.values())

@@ -114,7 +114,8 @@ def to_odd(s: Array, lost: Array) -> Array:
 
 
 def round_to(x: Array, dtype: str, mode: str = "rn") -> Array:
-    """Converts float64 values, rounded to odd if inexact, to ``dtype`` with one rounding."""
+    """Converts float64 values to ``dtype``. If inexact values were rounded to odd before, the result is as from one
+    rounding."""
     if dtype == "f64":
         return x
     if dtype == "f32":
