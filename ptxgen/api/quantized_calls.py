@@ -54,7 +54,7 @@ def multiply(
     _check_operands(va, w)
     *others, activation, aux = epilogue_args
     activation = activation_name(activation)
-    n, k = w.shape
+    n, k = matrix_shape(w)
     shape = va.shape[0], columns_of_c(n, activation)
     gated = shape[1] != n
     if gated and beta != 0:
@@ -155,17 +155,34 @@ def _row_major(v: View) -> bool:
     return (matrix_layout(v) or ("T",))[0] == "N"
 
 
+def matrix_shape(w: QuantizedWeight) -> tuple[int, int]:
+    """N and K of one matrix of weights. ShapeError: there are those of several experts."""
+    if len(w.shape) != 2:
+        raise ShapeError(f"b has the weights of {w.shape[0]} experts; gemm_jagged takes them, gemm one matrix")
+    n, k = w.shape
+    return n, k
+
+
 def _check_operands(a: View, w: QuantizedWeight) -> None:
     """DtypeError, ShapeError, InputError: the operands cannot be multiplied."""
-    if a.dtype.name not in ACTIVATIONS:
-        raise DtypeError(f"a is {a.dtype}; with quantized weights it must be float16 or bfloat16")
-    n, k = w.shape
+    check_activations(a, w, ("a", "b"))
+    n, k = matrix_shape(w)
     if a.shape[1] != k:
         raise ShapeError(f"a is {a.shape[0]}x{a.shape[1]} and b has {n} rows of {k} quantized weights; K must be equal")
+
+
+def check_activations(a: View, w: QuantizedWeight, names: tuple[str, str]) -> None:
+    """DtypeError, InputError: ``a`` cannot be multiplied by quantized weights of this type, or in this memory.
+    ``names``: the names of both arguments."""
+    name, weights = names
+    if a.dtype.name not in ACTIVATIONS:
+        raise DtypeError(f"{name} is {a.dtype}; with quantized weights it must be float16 or bfloat16")
     scale = w.views["scales"].dtype
     if scale.name not in (a.dtype.name, "f32"):
-        raise DtypeError(f"a is {a.dtype} and b.scales is {scale}; it must be the type of a, or float32")
-    require_same_memory("a", a, "b.packed", w.views["packed"])
+        raise DtypeError(
+            f"{name} is {a.dtype} and {weights}.scales is {scale}; it must be the type of {name}, or float32"
+        )
+    require_same_memory(name, a, f"{weights}.packed", w.views["packed"])
 
 
 def _check_out(a: View, c: View, shape: tuple[int, ...]) -> None:

@@ -17,15 +17,16 @@ FLOATS = ("f16", "bf16", "f32")  #: types of scales, and of weights before they 
 
 
 class QuantizedWeight:
-    """The weights of a layer as integers: N rows along K, and a scale for each group of a row.
+    """The weights of a layer as integers: N rows along K, and a scale for each group of a row; or those of E experts.
 
     ``packed``: N×K int8 in the format s8, uint8 in u8, or N×K/2 uint8 in s4 and u4, the weight of the even k in the low
     bits of a byte. ``scales``: N×G of float16, bfloat16 or float32; K/G adjacent weights of a row share a scale: 32,
     64, 128 or all of the row. ``zeros``: the zero points of the formats u8 and u4, N×G uint8, which are subtracted
-    before the product with the scale; None: 0. All are arrays of one library in one memory; their rows are contiguous.
-    ``format``: s8, u8, s4 or u4.
+    before the product with the scale; None: 0. Those of experts are E×N×K, or E×N×K/2, and E×N×G. All are arrays of one
+    library in one memory; their rows are contiguous. ``format``: s8, u8, s4 or u4.
 
-    ``gemm(a, w)`` computes A·Wᵀ, as ``ptxgen.torch.linear`` does. Each call reads the arrays: their contents may
+    ``gemm(a, w)`` computes A·Wᵀ, as ``ptxgen.torch.linear`` does; ``gemm_jagged(x, w, offsets)`` multiplies the rows of
+    each expert by its weights. Each call reads the arrays: their contents may
     change, but the arrays must not be replaced.
 
     ShapeError, DtypeError, InputError: an argument breaks a rule.
@@ -35,12 +36,12 @@ class QuantizedWeight:
 
     def __init__(self, packed: Any, scales: Any, zeros: Any = None, *, format: str) -> None:
         known = _format(format)
-        stored, scale = view(packed, "packed"), tensor(scales, "scales")
+        stored, scale = view(packed, "packed", batched=True), tensor(scales, "scales")
         if stored.dtype.name != known.storage:
             raise DtypeError(f"packed is {stored.dtype}; with format {format} it must be {dtype(known.storage)}")
         if scale.dtype.name not in FLOATS:
             raise DtypeError(f"scales is {scale.dtype}; it must be float16, bfloat16 or float32")
-        n, k = stored.shape[0], stored.shape[1] * known.per_byte
+        shape = (*stored.shape[:-1], stored.shape[-1] * known.per_byte)
         views = {"packed": stored, "scales": scale}
         if zeros is not None:
             if known.signed:
@@ -49,20 +50,24 @@ class QuantizedWeight:
             if views["zeros"].dtype.name != "u8":
                 raise DtypeError(f"zeros is {views['zeros'].dtype}; it must be uint8")
         for name, v in views.items():
-            if name != "packed" and v.shape not in (shapes := _shapes(n, k)):
-                allowed = ", ".join(map(str, shapes))
+            if name != "packed" and v.shape not in (shapes := _shapes(shape)):
+                allowed, rows = ", ".join(map(str, shapes)), "x".join(map(str, shape[:-1]))
                 raise ShapeError(
-                    f"{name} has shape {v.shape}; with {n} rows of {k} weights it must be one of {allowed}: one for"
-                    f" each {', '.join(map(str, GROUPS[1:]))} weights of a row, or for all"
+                    f"{name} has shape {v.shape}; with {rows} rows of {shape[-1]} weights it must be one of {allowed}:"
+                    f" one for each {', '.join(map(str, GROUPS[1:]))} weights of a row, or for all"
                 )
             if name == "zeros" and v.shape != scale.shape:
                 raise ShapeError(f"zeros has shape {v.shape}; it must be {scale.shape}, that of scales")
             if not _contiguous(v, rows_alone=name == "packed"):
-                raise ShapeError(f"{name} has strides {v.strides}; its rows must be contiguous")
+                raise ShapeError(
+                    f"{name} has strides {v.strides}; its rows must be contiguous, and experts without gaps"
+                    if len(shape) > 2
+                    else f"{name} has strides {v.strides}; its rows must be contiguous"
+                )
             require_same_memory(name, v, "packed", stored)
         self.packed, self.scales, self.zeros, self.format = packed, scales, zeros, format
-        self.shape = n, k
-        self.group = k // scale.shape[1] if scale.shape[1] > 1 else 0
+        self.shape: tuple[int, ...] = shape
+        self.group = shape[-1] // scale.shape[-1] if scale.shape[-1] > 1 else 0
         self._views = views
         #: the part of a launch cache key that describes these weights
         self.key = (
@@ -76,18 +81,18 @@ class QuantizedWeight:
 
     @classmethod
     def quantize(cls, weight: Any, format: str = "s4", group: int = 128) -> QuantizedWeight:
-        """Quantizes a weight of N rows along K to the nearest integers, with scales of its dtype. ``weight``: N×K of
-        float16, bfloat16 or float32, of NumPy, PyTorch or CuPy; the result is in the same memory. ``group``: the number
-        of adjacent weights of a row that share a scale, 32, 64 or 128; 0: all of the row.
+        """Quantizes a weight of N rows along K to the nearest integers, with scales of its dtype. ``weight``: N×K, or
+        E×N×K, of float16, bfloat16 or float32, of NumPy, PyTorch or CuPy; the result is in the same memory.
+        ``group``: the number of adjacent weights of a row that share a scale, 32, 64 or 128; 0: all of the row.
 
         s8 and s4: the scale of a group is its largest magnitude over 127 or 7. u8 and u4: the integers divide the range
         of the group, extended to contain 0, evenly, and the zero point is the integer that means 0. ShapeError,
         DtypeError, InputError: an argument breaks a rule.
         """
-        known, given = _format(format), view(weight, "weight")
+        known, given = _format(format), view(weight, "weight", batched=True)
         if given.dtype.name not in FLOATS:
             raise DtypeError(f"weight is {given.dtype}; it must be float16, bfloat16 or float32")
-        n, k = given.shape
+        *rows, k = given.shape
         group = integer("group", group, 0, max(GROUPS))
         if group not in GROUPS:
             raise ShapeError(f"group is {group}; it must be {', '.join(map(str, GROUPS[1:]))}, or 0, all of a row")
@@ -96,7 +101,7 @@ class QuantizedWeight:
         if k % known.per_byte:
             raise ShapeError(f"weight has {k} columns; with format {format}, two in a byte, they must be even")
         library = _library(weight)
-        values = library.floats(weight).reshape(n, k // group if group else 1, group or k)
+        values = library.floats(weight).reshape(*rows, k // group if group else 1, group or k)
         if known.signed:
             scales = _amax(library, library.xp.abs(values)) / known.largest
         else:
@@ -110,16 +115,18 @@ class QuantizedWeight:
         steps = library.xp.round(values / step[..., None])
         if zeros is not None:
             steps = steps + zeros[..., None]
-        integers = library.xp.clip(steps, known.least, known.largest).reshape(n, k)
+        integers = library.xp.clip(steps, known.least, known.largest).reshape(*rows, k)
         if known.per_byte == 1:
             packed = library.cast(integers, "int8" if known.signed else "uint8")
         else:
             nibbles = library.cast(integers, "int8")
-            packed = library.cast((nibbles[:, ::2] & 15), "uint8") | library.cast(nibbles[:, 1::2] & 15, "uint8") * 16
+            packed = (
+                library.cast((nibbles[..., ::2] & 15), "uint8") | library.cast(nibbles[..., 1::2] & 15, "uint8") * 16
+            )
         return cls(packed, scales, None if zeros is None else library.cast(zeros, "uint8"), format=format)
 
     def dequantize(self) -> Any:
-        """The weight as N×K float32: the integers less their zero points, times their scales."""
+        """The weight as float32 with the shape ``shape``: the integers less their zero points, times their scales."""
         return dequantized(self.packed, self.scales, self.zeros, self.format)
 
     @property
@@ -138,24 +145,27 @@ class QuantizedWeight:
         return {names[name]: as_numpy(v) for name, v in self._views.items()}
 
     def __repr__(self) -> str:
-        n, k = self.shape
+        *items, n, k = self.shape
         about = f"groups of {self.group}" if self.group else "a scale for each row"
-        return f"QuantizedWeight({n} rows of {k}, {self.format}, {about}{', zero points' * (self.zeros is not None)})"
+        rows = f"{items[0]} experts of {n} rows" if items else f"{n} rows"
+        zeros = ", zero points" if self.zeros is not None else ""
+        return f"QuantizedWeight({rows} of {k}, {self.format}, {about}{zeros})"
 
 
 def dequantized(packed: Any, scales: Any, zeros: Any, format: str) -> Any:
-    """The weight that these arrays of a ``QuantizedWeight`` mean, as N×K float32."""
+    """The weight that these arrays of a ``QuantizedWeight`` mean, as N×K or E×N×K float32."""
     library, known = _library(packed), WEIGHT_FORMATS[format]
-    (n, width), groups = packed.shape, scales.shape[1]
+    *rows, width = packed.shape
+    groups = scales.shape[-1]
     stored = packed
     if known.per_byte == 2:
         stored = library.xp.stack((stored & 15, stored >> 4), -1)
-    values = library.floats(stored).reshape(n, groups, width * known.per_byte // groups)
+    values = library.floats(stored).reshape(*rows, groups, width * known.per_byte // groups)
     if known.per_byte == 2 and known.signed:
         values = values - 16 * (values > known.largest)
     if zeros is not None:
         values = values - library.floats(zeros)[..., None]
-    return (values * library.floats(scales)[..., None]).reshape(n, width * known.per_byte)
+    return (values * library.floats(scales)[..., None]).reshape(*rows, width * known.per_byte)
 
 
 class _Library:
@@ -194,13 +204,20 @@ def _format(name: str) -> WeightFormat:
     return WEIGHT_FORMATS[word("format", name, tuple(WEIGHT_FORMATS), DtypeError)]
 
 
-def _shapes(n: int, k: int) -> list[tuple[int, int]]:
-    """The shapes that scales may have."""
-    return list(dict.fromkeys((n, k // (group or max(k, 1)) or 1) for group in GROUPS if not group or k % group == 0))
+def _shapes(shape: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """The shapes that the scales of weights of this shape may have."""
+    *rows, k = shape
+    return list(
+        dict.fromkeys((*rows, k // (group or max(k, 1)) or 1) for group in GROUPS if not group or k % group == 0)
+    )
 
 
 def _contiguous(v: View, rows_alone: bool) -> bool:
-    """True if rows are contiguous. Unless ``rows_alone``, rows must also follow each other without gaps."""
-    (rows, columns), (down, along) = v.shape, v.strides
+    """True if rows are contiguous, and matrices follow each other without gaps. Unless ``rows_alone``, rows must also
+    follow each other without gaps."""
+    (*items, rows, columns), (*apart, down, along) = v.shape, v.strides
     in_row = columns <= 1 or along == 1
-    return in_row and (rows <= 1 or (down >= columns if rows_alone else down == columns or columns == 0))
+    pitch = down if rows > 1 else columns
+    whole = pitch == columns or columns == 0
+    matrices = all(n <= 1 or s == rows * pitch for n, s in zip(items, apart, strict=True))
+    return in_row and matrices and (whole or (rows_alone and pitch >= columns))

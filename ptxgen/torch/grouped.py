@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from ptxgen.api import grouped, jagged
+from ptxgen.api.quantized_weight import QuantizedWeight
 from ptxgen.errors import InputError, ShapeError
-from ptxgen.torch import activations
+from ptxgen.torch import activations, quantized
 from ptxgen.torch.launching import DTYPES, check_operands
 from ptxgen.torch.operator import Operator, in_transform, is_grad_enabled, loop_over_batch, runs_directly
 from ptxgen.torch.products import MATMUL
@@ -36,16 +37,26 @@ def gemm_grouped(a: Sequence[Tensor], b: Sequence[Tensor]) -> list[Tensor]:
     return results
 
 
-def gemm_jagged(x: Tensor, w: Tensor, offsets: Tensor, *, activation: str | Callable[..., Any] | None = None) -> Tensor:
+def gemm_jagged(
+    x: Tensor,
+    w: Tensor | QuantizedWeight,
+    offsets: Tensor,
+    *,
+    activation: str | Callable[..., Any] | None = None,
+) -> Tensor:
     """Rows of ``x`` (T×K), grouped by expert, times the weights of their expert: T×N.
 
     ``w``: E×K×N. ``offsets``: E int32, for each expert the end of its rows (the index after its last row), as for
     ``torch._grouped_mm``; offsets on a GPU are read there, without synchronisation. Result rows after the last offset
     are zero. ``activation``: as for ``linear``; a gated one (swiglu, geglu, or an expression of ``x`` and ``up``) takes
     the columns of each weight in pairs, a gate and a value in turn, and the result is T×N/2. Dtypes: as for ``matmul``.
+    ``w`` may be a ``QuantizedWeight`` of E×N×K, which is transposed: ``x`` is then float16 or bfloat16 and has a
+    gradient, the weight has none.
 
     ShapeError, DtypeError, InputError: an argument breaks a rule.
     """
+    if isinstance(w, QuantizedWeight):
+        return quantized.gemm_jagged(x, w, offsets, None if activation is None else activations.given(activation))
     if activation is not None:
         text = activations.given(activation)
         rows: Tensor = JAGGED_ACTIVATION(x, w, offsets, text, activations.records_gradient(x, w))[0]

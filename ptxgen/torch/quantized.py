@@ -1,4 +1,4 @@
-"""``linear`` with a ``QuantizedWeight``: 16-bit activations times integer weights with scales."""
+"""``linear`` and ``gemm_jagged`` with a ``QuantizedWeight``: 16-bit activations times integer weights with scales."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ptxgen.api import call_lock, quantized_calls
+from ptxgen.api import call_lock, quantized_calls, quantized_jagged
+from ptxgen.api.epilogue_args import activation_name, columns_of_c
 from ptxgen.api.quantized_weight import QuantizedWeight, dequantized
 from ptxgen.errors import ShapeError
 from ptxgen.torch import activations, launching
@@ -19,9 +20,7 @@ from ptxgen.torch.operator import Operator, loop_over_batch, runs_directly
 def linear(input: Tensor, weight: QuantizedWeight, bias: Tensor | None, activation: str | None = None) -> Tensor:
     """activation(input · weightᵀ + bias). ``input`` and ``bias`` have gradients, and autocast converts both. PyTorch
     computes the activation if a gradient is recorded, or ``torch.compile`` traces the call."""
-    if torch.is_autocast_enabled(input.device.type):
-        autocast_dtype = torch.get_autocast_dtype(input.device.type)
-        input, bias = input.to(autocast_dtype), None if bias is None else bias.to(autocast_dtype)
+    input, bias = _autocast(input, input), None if bias is None else _autocast(bias, input)
     tensors = input, weight.packed, weight.scales, weight.zeros, bias
     if runs_directly(*tensors) and not (
         torch.is_grad_enabled() and (input.requires_grad or (bias is not None and bias.requires_grad))
@@ -29,6 +28,27 @@ def linear(input: Tensor, weight: QuantizedWeight, bias: Tensor | None, activati
         return _product(input, weight, bias, activation)
     result: Tensor = QUANTIZED_LINEAR(*tensors, weight.format)
     return result if activation is None else activations.value(activations.checked(activation), result)
+
+
+def gemm_jagged(x: Tensor, weight: QuantizedWeight, offsets: Tensor, activation: str | None = None) -> Tensor:
+    """Rows of ``x``, grouped by expert, times the transposed weights of their expert, and an activation. ``x`` has a
+    gradient, and autocast converts it. PyTorch computes the activation where it does so for ``linear``."""
+    tensors = _autocast(x, x), weight.packed, weight.scales, weight.zeros, offsets
+    if runs_directly(*tensors) and not (torch.is_grad_enabled() and tensors[0].requires_grad):
+        return _jagged(*tensors, weight.format, activation)
+    result: Tensor = QUANTIZED_JAGGED(*tensors, weight.format)
+    if activation is None:
+        return result
+    result = activations.value(activations.checked(activation), result)
+    # rows after the last offset are zero
+    end = torch.cat([offsets.new_zeros(1), offsets])[-1]
+    return torch.where(torch.arange(len(result), device=result.device)[:, None] < end, result, 0)
+
+
+def _autocast(x: Tensor, input: Tensor) -> Tensor:
+    """``x`` in the dtype of autocast on the device of ``input``, if that is on."""
+    device = input.device.type
+    return x.to(torch.get_autocast_dtype(device)) if torch.is_autocast_enabled(device) else x
 
 
 def _shape(input: Tensor, n: int, k: int, bias: Tensor | None) -> tuple[int, ...]:
@@ -43,7 +63,7 @@ def _shape(input: Tensor, n: int, k: int, bias: Tensor | None) -> tuple[int, ...
 
 def _product(input: Tensor, weight: QuantizedWeight, bias: Tensor | None, activation: str | None = None) -> Tensor:
     check_operands(input=input, bias=bias)
-    n, k = weight.shape
+    n, k = quantized_calls.matrix_shape(weight)
     shape = _shape(input, n, k, bias)
     a = input.resolve_neg().reshape(math.prod(shape[:-1]), k).detach()
     epilogue = None, None, launching.vector(bias), None, activation, None
@@ -84,6 +104,52 @@ def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     return of_input, None, None, None, of_bias, None
 
 
+def _jagged(
+    x: Tensor,
+    packed: Tensor,
+    scales: Tensor,
+    zeros: Tensor | None,
+    offsets: Tensor,
+    format: str,
+    activation: str | None = None,
+) -> Tensor:
+    check_operands(x=x)
+    weight, activation = QuantizedWeight(packed, scales, zeros, format=format), activation_name(activation)
+    out = x.new_zeros((*x.shape[:-1], columns_of_c(packed.shape[-2], activation, "w")))
+    deterministic = torch.are_deterministic_algorithms_enabled()
+    with torch.no_grad():
+        result: Tensor = quantized_jagged.multiply(
+            x.resolve_neg(), weight, offsets, out, 1.0, 0.0, None, deterministic, {}, activation
+        )
+    return result
+
+
+def _fake_jagged(
+    x: Tensor, packed: Tensor, scales: Tensor, zeros: Tensor | None, offsets: Tensor, format: str
+) -> Tensor:
+    check_operands(x=x)
+    return x.new_empty((*x.shape[:-1], packed.shape[-2]))
+
+
+def _save_jagged(ctx: Any, inputs: Any, output: Any) -> None:
+    *_, ctx.format = inputs
+    ctx.save_for_backward(*inputs[1:5])
+
+
+def _jagged_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    packed, scales, zeros, offsets = ctx.saved_tensors
+    of_x = None
+    if ctx.needs_input_grad[0]:
+        dense = dequantized(packed, scales, zeros, ctx.format).to(grad.dtype)
+        of_x = torch.ops.ptxgen.gemm_jagged(grad.contiguous(), dense, offsets)  # of grouped, which imports this module
+    return of_x, None, None, None, None, None
+
+
+def _call_jagged(*args: Any) -> Tensor:
+    result: Tensor = QUANTIZED_JAGGED(*args)
+    return result
+
+
 def _call(*args: Any) -> Tensor:
     result: Tensor = QUANTIZED_LINEAR(*args)
     return result
@@ -97,5 +163,15 @@ QUANTIZED_LINEAR = Operator(
     _save,
     _backward,
     loop_over_batch(_call),
+    autocasts=False,
+)
+QUANTIZED_JAGGED = Operator(
+    "quantized_jagged(Tensor x, Tensor packed, Tensor scales, Tensor? zeros, Tensor offsets, str format) -> Tensor",
+    5,
+    _jagged,
+    _fake_jagged,
+    _save_jagged,
+    _jagged_backward,
+    loop_over_batch(_call_jagged),
     autocasts=False,
 )

@@ -35,6 +35,18 @@ ${activations.setup()}\
 % for array, _, _ in plan.b.group_arrays:
     .reg .b64 %ptr_${array}<${plan.b.rows}>;
 % endfor
+% if plan.b.of_items:
+    // groups of the weights of the items before
+    .reg .b64 %item_groups;
+    ld.global.u32 %tmp0, [%descriptor+${plan.scheduler.table.offsets["item"]}];
+    mul.wide.u32 %item_groups, %tmp0, %N;
+    cvt.u64.u32 %tmp64, %groups;
+    mul.lo.u64 %item_groups, %item_groups, %tmp64;
+  % for array, size, _ in plan.b.group_arrays:
+    ld.param.u64 %${array}, [${array}];  cvta.to.global.u64 %${array}, %${array};
+    mad.lo.u64 %${array}, %item_groups, ${size}, %${array};
+  % endfor
+% endif
     sub.u32 %tmp2, %N, 1;
     shr.u32 %tmp1, %k_pos, ${plan.b.log2_per_byte};
 % for n in range(plan.b.rows):

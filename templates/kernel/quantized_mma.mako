@@ -5,6 +5,7 @@
 <%namespace name="raster" file="/${context['plan'].scheduler.template}"/>\
 <%namespace name="pdl" file="/ptx/pdl.mako"/>\
 <%namespace name="addr" file="/addr/quantized_mma.mako"/>\
+<%namespace name="packing" file="/${context['plan'].packing.template}"/>\
 <%namespace name="activations" file="/${context['plan'].a.template}"/>\
 <%namespace name="lanes" file="/ptx/lane_loads.mako"/>\
 <%namespace name="math" file="/math/quantized_mma.mako"/>\
@@ -25,14 +26,11 @@
     .reg .b64 %${array};
     ld.param.u64 %${array}, [${array}];  cvta.to.global.u64 %${array}, %${array};
 % endfor
-    ld.param.u32 %M, [M];  ld.param.u32 %N, [N];  ld.param.u32 %K, [K];  ld.param.u32 %k_slice, [k_slice];
-    ld.param.u32 %lda, [lda];  ld.param.u32 %ldb, [ldb];  ld.param.u32 %ldc, [ldc];  ld.param.u32 %groups, [groups];
-% for group in plan.scalars:
-    ${group.load}
-% endfor
+${raster.parameters("  ld.param.u32 %groups, [groups];")}\
 ${pdl.early_trigger()}\
     mov.u32 %thread, %tid.x;
     mov.u32 %smem, smem;
+${raster.open()}\
 ${ptx.banner("block to tile: tile of C, slice of K")}\
 ${raster.tile()}\
 ${raster.k_slice()}\
@@ -88,4 +86,5 @@ ${pdl.late_trigger()}\
 ${math.scale_rows()}\
 ${ptx.banner(f"epilogue: add the sums of warps that split K; {plan.epilogue.summary}")}\
 ${store_op.store_tiles(store_c, math, store_op)}\
-<%def name="after_entry()">${aux_kernels.entries()}</%def>\
+${raster.close()}\
+<%def name="after_entry()">${aux_kernels.entries()}${packing.entries()}</%def>\

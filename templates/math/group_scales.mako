@@ -6,6 +6,9 @@
     // groups of weights
     .reg .b64 %group_base;
     .reg .b32 %group, %last_group, %groups, %group_row, %group_index;
+% if plan.scales.item:
+    .reg .b64 %groups64;
+% endif
     .reg .b16 %zero_half;
     mov.b16 %zero_half, 0;
 % if plan.scales.grouped:
@@ -29,6 +32,13 @@ ${convert.add_thread_terms("%group_row", "%wg_thread", plan.mainloop.row_terms)}
 % for array, size, _, _, addresses in plan.scales.arrays:
     ld.param.u64 %group_base, [${array}];
     cvta.to.global.u64 %group_base, %group_base;
+  % if plan.scales.item:
+    // those of the item
+    mul.wide.u32 %tmp64, ${plan.scales.item}, ${plan.scales.extent};
+    cvt.u64.u32 %groups64, %groups;
+    mul.lo.u64 %tmp64, %tmp64, %groups64;
+    mad.lo.u64 %group_base, %tmp64, ${size}, %group_base;
+  % endif
   % for at, offset in zip(addresses.all, plan.scales.row_offsets):
     add.u32 %tmp1, %group_index, ${offset};
     min.u32 %tmp1, %tmp1, %tmp0;

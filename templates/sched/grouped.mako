@@ -3,12 +3,12 @@
 <%namespace name="ptx" file="/ptx/banner.mako"/>
 <%namespace name="prefetch" file="/sched/prefetch_rows.mako"/>
 <%namespace name="slices" file="/${context['plan'].reduction.tile_slices}"/>
-<%def name="parameters()">
+<%def name="parameters(more='')">
     .reg .b64 %table, %descriptors, %descriptor;
     .reg .b32 %items, %tile, %tiles, %next_tile;
 ${slices.registers()}\
     .reg .pred %fetches;
-    ld.param.u64 %table, [table];  ld.param.u32 %items, [items];
+    ld.param.u64 %table, [table];  ld.param.u32 %items, [items];${more}
 % if "offsets" in plan.problem.arrays:
     // the table is in the workspace
     add.u64 %table, %table, %workspace;
@@ -120,6 +120,7 @@ ${raster.to_elements()}\
 ${slices.slice_of_tile()}\
 </%def>
 
+<%def name="k_slice()">${raster.k_slice(True)}</%def>
 <%def name="k_iterations()">${raster.k_iterations(True)}</%def>
 
 ## Before C is stored.

@@ -1,7 +1,8 @@
 ## The tile of C and the slice of K that a block computes.
-<%def name="parameters()">
+## more: an instruction that loads a further parameter.
+<%def name="parameters(more='')">
     ld.param.u32 %M, [M];  ld.param.u32 %N, [N];  ld.param.u32 %K, [K];  ld.param.u32 %k_slice, [k_slice];
-    ld.param.u32 %lda, [lda];  ld.param.u32 %ldb, [ldb];  ld.param.u32 %ldc, [ldc];
+    ld.param.u32 %lda, [lda];  ld.param.u32 %ldb, [ldb];  ld.param.u32 %ldc, [ldc];${more}
 % for group in plan.scalars:
     ${group.load}
 % endfor

@@ -290,7 +290,10 @@ def test_modules_that_import_a_family_are_listed() -> None:
     ("name", "others"),
     [
         ("conv", r"operations\.grouped\.(cudnn|operation)|api\.conv_layouts"),
-        ("grouped", r"api\.(grouped_calls|jagged)|cli\.batchgemm(_tables)?"),
+        (
+            "grouped",
+            r"api\.(grouped_calls|(quantized_)?jagged(_calls)?)|operations\.quantized_jagged\.\w+|cli\.batchgemm(_tables)?",
+        ),
     ],
 )
 def test_modules_that_import_an_operation_are_listed(name: str, others: str) -> None:

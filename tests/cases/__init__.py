@@ -62,6 +62,8 @@ SOURCES: dict[str, CaseSource] = {
         resident_rows.SOURCE,
         quantized.SOURCE,
         quantized.WGMMA,
+        quantized.JAGGED,
+        quantized.JAGGED_WGMMA,
         wgmma.SOURCE,
         wgmma.RESIDENT_B,
         wgmma.SCALED,

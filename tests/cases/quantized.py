@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +12,9 @@ from ptxgen.codegen.config.config import Columns, Config
 from ptxgen.families.registry import FAMILIES
 from ptxgen.lowering.lower import lower
 from ptxgen.operations.quantized.problem import QuantizedGemm
+from ptxgen.operations.quantized_jagged.problem import QuantizedJagged
 from ptxgen.problem.device import Device
+from ptxgen.problem.weight_formats import WEIGHT_FORMATS
 from tests.cases import wgmma
 from tests.cases.source import RandomCases, extents
 from tests.lowered import legal
@@ -47,7 +50,9 @@ def problem(rng: np.random.Generator, limit: int, d: Device) -> QuantizedGemm:
     return p
 
 
-def config(p: QuantizedGemm, d: Device, rng: np.random.Generator, threads: int = 1024) -> Config | None:
+def config(
+    p: QuantizedGemm | QuantizedJagged, d: Device, rng: np.random.Generator, threads: int = 1024
+) -> Config | None:
     """A random legal configuration, wide accesses preferred, or None if none was drawn."""
 
     def powers(low: int, high: int) -> np.ndarray:
@@ -57,7 +62,7 @@ def config(p: QuantizedGemm, d: Device, rng: np.random.Generator, threads: int =
         return np.minimum(powers(0, 4), most) if rng.random() < 0.4 else np.full(DRAWS, most)
 
     lowered = lower(p)
-    vectors, per_byte = lowered.vectors, p.format.per_byte
+    vectors, per_byte = lowered.vectors, WEIGHT_FORMATS[p.weights].per_byte
     ms, ns, kl, vec_b = powers(1, 4), powers(1, 3), powers(0, 3), up_to(min(vectors[1], 16))
     if p.group:
         vec_b = np.minimum(vec_b, p.group // 4 // per_byte)
@@ -96,5 +101,27 @@ def wgmma_config(p: QuantizedGemm, d: Device, rng: np.random.Generator, threads:
     return wgmma.config(p, d, rng, threads, transposed_mma=1, operand_path_b=0, tma_rows=0)
 
 
+def jagged(
+    draw: Callable[[np.random.Generator, int, Device], QuantizedGemm],
+) -> Callable[[np.random.Generator, int, Device], QuantizedJagged]:
+    """Draws the weights of several experts as those of ``draw``, and random rows, of which some experts have none."""
+
+    def experts(rng: np.random.Generator, limit: int, d: Device) -> QuantizedJagged:
+        p = draw(rng, limit, d)
+        sizes = [0 if rng.random() < 0.15 else extents(rng, limit)[0] for _ in range(int(rng.integers(1, 12)))]
+        return QuantizedJagged(
+            tuple((m, p.n, p.k) for m in sizes),
+            ld=f"{p.lda}:{p.ldb}:{p.ldc}",
+            **{name: getattr(p, name) for name in JAGGED_FIELDS},
+        )
+
+    return experts
+
+
+#: the fields that a product with quantized weights and a jagged one have
+JAGGED_FIELDS = ("dtype", "out", "epilogue", "aligned_a", "aligned_b", "aligned_c", "deterministic")
+JAGGED_FIELDS += ("weights", "group", "zeros", "scales")
+JAGGED = RandomCases(f"grouped_{FAMILY}", jagged(problem), config, limit=140, sms=range(80, 1000))
+JAGGED_WGMMA = RandomCases("grouped_quantized_wgmma", jagged(by_tma), wgmma_config, limit=300, sms=wgmma.SMS)
 WGMMA = RandomCases("quantized_wgmma", by_tma, wgmma_config, limit=300, sms=wgmma.SMS)
 SOURCE = RandomCases(FAMILY, problem, config, limit=140, sms=range(80, 1000))

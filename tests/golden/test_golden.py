@@ -318,6 +318,16 @@ GOLDEN = {
         "quantized_gemm 16,256,512 NT bf16 weights=u8 group=64 zeros=1",
         "family=quantized_mma ms=2 ns=4 ml=8 nl=32 u=64 kl=1 stages=0 vec_a=8 vec_b=16 vec_c=4",
     ),
+    "quantized_jagged": (
+        "h200",
+        "quantized_jagged 8x9,256,1024 NT f16 weights=u4 group=128 zeros=1",
+        "family=quantized_mma ms=4 ns=2 ml=16 nl=32 u=512 kl=2 vec_a=8 vec_b=16 vec_c=4",
+    ),
+    "quantized_jagged_wgmma": (
+        "h200",
+        "quantized_jagged 8x50,512,1024 NT bf16 weights=s4 group=128",
+        "family=wgmma ml=64 nl=128 u=128 stages=4 transposed_mma=1 math_warpgroups=2 epilogue_smem=1 persistent=1",
+    ),
     "private_groups_rows": (
         "h200",
         "task 300,260,0 NN f32 text=A:f32[i,k];B:f32[k,j];input0:s32[i];input1:f32[i,j];accum:f32;where(i,j){reduce(k)"

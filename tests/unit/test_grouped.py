@@ -9,7 +9,7 @@ import pytest
 
 import ptxgen
 from ptxgen.api import choice, drivers
-from ptxgen.api.jagged import item_sizes
+from ptxgen.api.jagged_calls import item_sizes
 from ptxgen.codegen.config.config import FAMILIES, Columns, parse_config
 from ptxgen.codegen.grouped.descriptor_table import DescriptorTable, GroupTable
 from ptxgen.codegen.render import render

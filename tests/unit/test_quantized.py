@@ -15,10 +15,15 @@ from ptxgen.errors import DtypeError, InputError, ShapeError
 from ptxgen.families.registry import FAMILIES
 from ptxgen.lowering.lower import lower
 from ptxgen.operations.gemm.problem import Gemm
+from ptxgen.operations.grouped.checks import random_group
+from ptxgen.operations.grouped.reference import product as grouped_product
 from ptxgen.operations.quantized.operation import QUANTIZED_GEMM
 from ptxgen.operations.quantized.problem import QuantizedGemm
 from ptxgen.operations.quantized.pytorch import TorchDequantized
 from ptxgen.operations.quantized.reference import product, quantized_arrays
+from ptxgen.operations.quantized_jagged.operation import QUANTIZED_JAGGED
+from ptxgen.operations.quantized_jagged.problem import QuantizedJagged
+from ptxgen.operations.quantized_jagged.pytorch import TorchDequantizedJagged
 from ptxgen.problem.device import device
 from ptxgen.problem.reference import operands
 from ptxgen.problem.registry import from_dict, parse
@@ -39,9 +44,17 @@ H200 = device("h200")
             "quantized_gemm 3,40,256 NT bf16 ldb=130 weights=u4 group=64 zeros=1 scales=f32",
         ),
         (QuantizedGemm(3, 40, 128, weights="u8", group=128), "quantized_gemm 3,40,128 NT f16 weights=u8"),
+        (
+            QuantizedJagged(((3, 40, 128), (0, 40, 128)), weights="u8", group=128, ld="128:144:40"),
+            "quantized_jagged 3,40,128+0,40,128 NT f16 ld=128:144:40 weights=u8",
+        ),
+        (
+            QuantizedJagged(((3, 40, 128),) * 2, ld="128:64:40", weights="s4"),
+            "quantized_jagged 2x3,40,128 NT f16 weights=s4",
+        ),
     ],
 )
-def test_text_form(p: QuantizedGemm, text: str) -> None:
+def test_text_form(p: QuantizedGemm | QuantizedJagged, text: str) -> None:
     assert p.key() == text
     assert parse(text) == p == from_dict(p.as_dict())
 
@@ -70,6 +83,8 @@ def test_errors_name_the_argument_and_the_rule(fields: dict[str, Any], error: ty
 def test_bytes_are_those_of_activations_weights_scales_zero_points_and_results() -> None:
     p = QuantizedGemm(4, 40, 256, weights="u4", group=64, zeros=True, scales="f32")
     assert p.bytes == lower(p).moved == 2 * 4 * 256 + 40 * 128 + 40 * 4 * (4 + 1) + 2 * 4 * 40
+    experts = QuantizedJagged(((4, 40, 256), (0, 40, 256)), weights="u4", group=64, zeros=True, scales="f32")
+    assert experts.bytes == lower(experts).moved == p.bytes  # no weights of an expert without rows
 
 
 def test_ceiling_is_the_bandwidth_of_the_weights() -> None:
@@ -100,15 +115,37 @@ def test_baseline_multiplies_by_the_dequantized_weights(weights: str) -> None:
     assert (got.numpy() == product(p, arrays)[0].astype(np.float16)).all()
 
 
+def test_jagged_baseline_has_the_dequantized_weights_of_each_expert(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = pytest.importorskip("torch")
+    p = QuantizedJagged(((3, 5, 64), (0, 5, 64), (2, 5, 64)), dtype="bf16", weights="u4", group=32, zeros=True)
+    arrays = random_group(p, 1, "integers")
+
+    def matrix(torch: Any, address: Any, rows: int, ld: int, size: int, dtype: str) -> Any:
+        assert arrays[address].size == rows * ld
+        stored = arrays[address].reshape(rows, ld)
+        return torch.from_numpy(stored.astype(np.float32) if dtype == "bfloat16" else stored)
+
+    monkeypatch.setattr("ptxgen.operations.quantized_jagged.pytorch.matrix", matrix)
+    baseline = TorchDequantizedJagged.__new__(TorchDequantizedJagged)
+    baseline.problem, baseline._torch = p, torch
+    weights = baseline._second({name: name for name in arrays}, (3, 64, 5)).float().numpy()  # type: ignore[misc]
+    x = arrays["A"].astype(np.float64).reshape(5, 64)
+    got = np.concatenate([x[:3] @ weights[0], x[3:] @ weights[2]])
+    assert (got.ravel() == grouped_product(p, arrays)[0]).all()
+
+
 def test_families_of_other_matrices_lack_the_access() -> None:
     """And the family of quantized weights computes nothing else."""
     q, plain = lower(QuantizedGemm(16, 64, 256)), Gemm(16, 64, 256, "NT", "f16")
     computing = [name for name, f in FAMILIES.items() if f.computes(q)]
     assert computing == ["wgmma", "quantized_mma"]
+    assert [name for name, f in FAMILIES.items() if f.computes(lower(QuantizedJagged(((16, 64, 256),))))] == computing
     [scope] = [FAMILIES["quantized_mma"].scope]
     assert scope
     assert select(QuantizedGemm(1, 4096, 4096, weights="s4", group=128), H200)[0].config.family == "quantized_mma"
     assert select(QuantizedGemm(256, 4096, 4096, weights="s4", group=128), H200)[0].config.family == "wgmma"
+    experts = QuantizedJagged(((1, 4096, 4096),) * 8, weights="s4", group=128)
+    assert select(experts, H200)[0].config.family == "quantized_mma"
     assert select(plain, H200)[0].config.family != "quantized_mma"
 
 
@@ -118,21 +155,30 @@ def test_suites_have_the_layers_with_all_tokens() -> None:
         assert len(problems) == 4 * 7
         assert {p.m for p in problems} == {1, 2, 4, 8, 16, 64, 256}
         assert all(p.format.bits == bits and p.dtype == "bf16" for p in problems)
+        first = next(QUANTIZED_JAGGED.suites[suite].build(dtype="bf16"))
+        assert first.name == f"{problems[0].weights} Mixtral-8x7B gate+up uniform 64"
+        assert (len(first.problem.items), first.problem.dtype) == (8, "bf16")
 
 
-@pytest.mark.parametrize("name", ["select", "emit", "check", "bench", "tune"])
+@pytest.mark.parametrize(
+    ("name", "operation"),
+    [
+        *((name, "quantized_gemm") for name in ("select", "emit", "check", "bench", "tune")),
+        ("bench", "quantized_jagged"),
+    ],
+)
 def test_commands(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    name: str, operation: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """They take weights, group and zero points; the text form survives the database."""
     monkeypatch.setattr(Categorical, "learn", partial(Categorical.learn, wanted=20, limit=1 << 16))
     monkeypatch.setenv("PTXGEN_DATABASE", str(tmp_path / "tuning.sqlite"))
     monkeypatch.setenv("PTXGEN_DRIVER", "emulated")
-    words = [name, "quantized_gemm", "--shape", "3,24,128", "--weights", "u4", "--group", "64", "--zeros"]
+    words = [name, operation, "--shape", "3,24,128", "--weights", "u4", "--group", "64", "--zeros"]
     few = ["--samples", "2", "--search", "1", "--rounds", "0"] if name == "tune" else []
     code = command.run([*words, "--device", "emulated", "--json", *few])
     printed = capsys.readouterr()
     assert code == 0, printed.err
     document = json.loads(printed.out)
     [row] = document.get("rows", [document])
-    assert parse(row["problem"]["key"]) == QuantizedGemm(3, 24, 128, weights="u4", group=64, zeros=True)
+    assert parse(row["problem"]["key"]) == parse(f"{operation} 3,24,128 NT f16 weights=u4 group=64 zeros=1")

@@ -9,7 +9,7 @@ from ptxgen.codegen.geometry import Geometry
 from ptxgen.codegen.grouped.descriptor_table import HEADER, DescriptorTable, GroupTable
 from ptxgen.codegen.launches.launched import Launched
 from ptxgen.codegen.launches.matrix_parameters import MatrixParameters
-from ptxgen.codegen.parts.parameters import Parameters, addresses, given
+from ptxgen.codegen.parts.parameters import Parameters, addresses, given, weight_parameters
 from ptxgen.codegen.parts.part import Allocator
 from ptxgen.codegen.parts.scheduler import GridScheduler
 from ptxgen.codegen.vectorized import Log2, register_cap
@@ -154,6 +154,7 @@ class GroupedParameters(MatrixParameters):
             Parameters("u32", ("items",), lambda x: (len(items_of(x.p).items),), same_line=True),
             given(self.arithmetic.type, "alpha", "beta"),
             *self.packing.product_parameters,
+            *weight_parameters(self.c.problem),
         ]
 
     def _table(self, launched: Launched) -> int | GroupTable:

@@ -16,6 +16,7 @@ from ptxgen.codegen.parts.parameters import (
     scalar_parameters,
     sink_parameters,
     step_leading_dimensions,
+    weight_parameters,
 )
 from ptxgen.codegen.parts.scheduler import GridScheduler
 
@@ -44,4 +45,5 @@ class MatrixParameters(KernelParameters):
             *step_leading_dimensions(self.c.problem),
             *sink_parameters(self.c.problem),
             *self.packing.product_parameters,
+            *weight_parameters(self.c.problem),
         ]

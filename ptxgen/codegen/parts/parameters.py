@@ -13,6 +13,7 @@ from ptxgen.codegen.parts.part import Part
 from ptxgen.codegen.source import Argument
 from ptxgen.lowering.algebra import Scalar
 from ptxgen.lowering.kernel_problem import KernelProblem
+from ptxgen.lowering.quantized_rows import quantized_rows
 from ptxgen.lowering.table import Table
 
 MAP_BYTES = 128  #: bytes of a tensor map
@@ -89,6 +90,13 @@ def sink_numbers(p: KernelProblem) -> list[Parameters]:
 
 def _sink_number(n: int, x: Any) -> tuple[Any]:
     return (x.p.sink.numbers[n].value,)
+
+
+def weight_parameters(p: KernelProblem) -> list[Parameters]:
+    """The number of scale groups of a row of quantized weights; nothing for other operands."""
+    if quantized_rows(p) is None:
+        return []
+    return [Parameters("u32", ("groups",), lambda x: (x.p.operand("B").access.groups(x.p.k),))]
 
 
 def step_leading_dimensions(p: KernelProblem) -> list[Parameters]:

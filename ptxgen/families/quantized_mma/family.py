@@ -27,7 +27,7 @@ FAMILY = TileFamily(
     rate=function_in("ptxgen.families.quantized_mma.perf_model", "rate"),
     thread_products=_thread_products,
     plan=class_in("ptxgen.families.quantized_mma.plan", "QuantizedMmaPlan"),
-    provides=STORES_PRODUCTS | {"strided", "quantized_rows", "store_gated"},
+    provides=STORES_PRODUCTS | {"strided", "quantized_rows", "store_gated", "item_rows", "item_rows_output"},
     instructions=("mma.sync",),
     scope="products of 16-bit activations and quantized weights",
 )

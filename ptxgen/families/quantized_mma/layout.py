@@ -42,7 +42,8 @@ class Join(NamedTuple):
 @dataclass(frozen=True)
 class Weights:
     """The weights of a lane. ``rows``: adjacent rows of B; ``words``: words per row and step; ``vec``: bytes of a load;
-    ``steps``: steps of a K iteration; ``stride``: elements of K from one iteration to the next."""
+    ``steps``: steps of a K iteration; ``stride``: elements of K from one iteration to the next; ``of_items``: True if
+    each item of a group has its own."""
 
     access: QuantizedRows
     rows: int
@@ -50,6 +51,7 @@ class Weights:
     vec: int
     steps: int
     stride: int
+    of_items: bool
 
     @property
     def per_byte(self) -> int:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from ptxgen.codegen.config.config import Columns
 from ptxgen.codegen.vectorized import float32
-from ptxgen.families.common import perf_costs
+from ptxgen.families.common import perf_blocks, perf_costs
 from ptxgen.families.common.geometry import SECTOR, WARP
 from ptxgen.families.common.matrix_instructions import COLUMNS
-from ptxgen.families.common.perf_blocks import Cells, Floats, Work, bound, cell, cycles, epilogue_costs
+from ptxgen.families.common.perf_blocks import Cells, Floats, Work, bound, cycles, epilogue_costs
 from ptxgen.families.quantized_mma.geometry import CHUNK, LANES, QUAD, QuantizedMmaGeometry, access_of
+from ptxgen.lowering.descriptor_table import grouped
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
 
@@ -88,6 +90,12 @@ def work(p: KernelProblem, c: Columns, g: QuantizedMmaGeometry, d: Device) -> Wo
         straddle_b=moved_b * scattered,
         **epilogue,
     )
+
+
+def cell(p: KernelProblem, c: Columns, g: QuantizedMmaGeometry, d: Device) -> Cells:
+    """The cells of the configurations ``c``."""
+    cells = perf_blocks.cell(p, c, g, d)
+    return replace(cells, extra=cells.extra + float32(perf_costs.TABLE_US)) if grouped(p) else cells
 
 
 def microseconds(p: KernelProblem, d: Device, w: Work, rows: Any, x: Cells, cell: Any) -> Floats:

@@ -4,28 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ptxgen.codegen.launches.matrix_parameters import MatrixParameters
 from ptxgen.codegen.launches.packing import Packing
 from ptxgen.codegen.parts.addressing import CAddressing, OperandAddressing
 from ptxgen.codegen.parts.epilogue import TileEpilogue
-from ptxgen.codegen.parts.parameters import Parameters
 from ptxgen.codegen.plan import Plan
-from ptxgen.codegen.tile_parts import compose_scheduler
+from ptxgen.codegen.tile_parts import compose_launch, compose_scheduler, table_packing
 from ptxgen.families.common.dequantize import Dequantizer
 from ptxgen.families.common.matrix_instructions import instruction
 from ptxgen.families.quantized_mma.geometry import CHUNK, QuantizedMmaGeometry
 from ptxgen.families.quantized_mma.layout import Activations, Stages, Weights
 from ptxgen.families.quantized_mma.mainloop import QuantizedMmaMainloop
+from ptxgen.lowering.descriptor_table import grouped
 from ptxgen.lowering.kernel_problem import STRIDED
-
-
-class QuantizedMmaParameters(MatrixParameters):
-    """The parameters of matrices, and those of the scale groups of a row of weights."""
-
-    @property
-    def declared(self) -> list[Parameters]:
-        groups = Parameters("u32", ("groups",), lambda x: (x.p.operand("B").access.groups(x.p.k),))
-        return [*super().declared, groups]
 
 
 class QuantizedMmaPlan(Plan):
@@ -45,7 +35,7 @@ class QuantizedMmaPlan(Plan):
         p, c, g = self.problem, self.config, self.geometry
         scheduler = compose_scheduler(self)
         access = p.operand("B").access
-        self.b = Weights(access, c.ns, int(g.words), c.vec_b, int(g.steps), c.u)
+        self.b = Weights(access, c.ns, int(g.words), c.vec_b, int(g.steps), c.u, grouped(p))
         depth, chunk = self.b.depth, min(self.b.depth, CHUNK)
         stages = (
             Stages(c.stages, c.ml, c.u, c.vec_a, chunk, depth, int(g.threads), int(g.sums_shared)) if c.stages else None
@@ -53,7 +43,7 @@ class QuantizedMmaPlan(Plan):
         self.a = Activations(c.ms // 2, c.vec_a, depth, self.b.step_depth, c.u, stages, bool(g.strided))
         dequantizer = Dequantizer(access.format, p.dtype, bool(g.strided))
         self.mainloop = QuantizedMmaMainloop(c, g, self.b, self.a, instruction(p, self.device), dequantizer)
-        self.c = self._c_access(CAddressing(p.operand("C").access.mode != STRIDED), c.vec_c)
+        self.c = self._c_access(CAddressing(p.operand("C").access.mode != STRIDED), c.vec_c, grouped(p))
         self.epilogue = TileEpilogue(
             c,
             self.arithmetic,
@@ -67,14 +57,10 @@ class QuantizedMmaPlan(Plan):
             row_pitch=int(g.c_row_pitch),
             aliases_stages=False,
             computes_oob=False,
+            by_rows=grouped(p),
         )
-        self.packing = Packing(p, self.entry, self.batch)
-        self.c_kernels = self._c_kernels(scheduler)
-        addressing = OperandAddressing.of("a", STRIDED), OperandAddressing.of("b", STRIDED)
-        self.parameters = QuantizedMmaParameters(
-            self.arithmetic, self.batch, addressing, self.c, scheduler, self.packing
-        )
-        self.launcher = self._gemm_launcher(scheduler, self.parameters)
+        self.packing = table_packing(self) or Packing(p, self.entry, self.batch)
+        compose_launch(self, OperandAddressing.of("a", STRIDED), OperandAddressing.of("b", STRIDED), scheduler)
 
     @property
     def scaled_rows(self) -> list[list[str]]:

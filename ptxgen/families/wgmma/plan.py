@@ -92,7 +92,7 @@ class WgmmaPlan(Plan):
             self.scales = BlockScales(p, m, s.x_extent, s.y_extent, item, "a" if grouped(p) else "")
         weights = quantized_rows(p)
         if weights is not None:
-            self.scales = GroupScales(weights, m.mi, s.x_extent, c.u, m.acc, m.wgmma_acc)
+            self.scales = GroupScales(weights, m.mi, s.x_extent, "%item" if grouped(p) else "", c.u, m.acc, m.wgmma_acc)
         self.cluster_reduction = ClusterReduction(c, g, m)
         fixup = StreamFixup if c.stream_waves else SplitKFixup
         self.fixup = fixup(c, g, m, self.cluster_reduction, self.scheduler)
@@ -204,11 +204,13 @@ class WgmmaPlan(Plan):
 
     def _loads(self) -> MatrixLoads:
         p = self.problem
-        if grouped(p):
-            return GroupedLoads(p, self.config, self.geometry, True)
         weights = quantized_rows(p)
         if weights is not None:
-            return QuantizedLoads(p, self.config, self.geometry, False, weights)
+            matrices = GroupedLoads if grouped(p) else MatrixLoads
+            common = (p, self.config, self.geometry, grouped(p))
+            return QuantizedLoads(*common, matrices(*common), weights)
+        if grouped(p):
+            return GroupedLoads(p, self.config, self.geometry, True)
         if im2col(p) is None:
             return MatrixLoads(p, self.config, self.geometry, self.batch.active)
         if im2col(p).row_taps > 1:

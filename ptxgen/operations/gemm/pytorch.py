@@ -74,8 +74,13 @@ class TorchProduct:
     def matrix(self, address: int, rows: int, ld: int, size: int, dtype: str) -> Any:
         """The memory at ``address`` as a tensor of ``rows`` rows of ``ld`` elements. ``size``: bytes of an element;
         ``dtype``: PyTorch's name of its type."""
-        memory = self.torch.as_tensor(DeviceArray(address, (rows, ld * size), "|u1"), device="cuda")
-        return memory.view(getattr(self.torch, dtype))
+        return matrix(self.torch, address, rows, ld, size, dtype)
+
+
+def matrix(torch: Any, address: int, rows: int, ld: int, size: int, dtype: str) -> Any:
+    """The method ``TorchProduct.matrix`` for any owner of the memory."""
+    memory = torch.as_tensor(DeviceArray(address, (rows, ld * size), "|u1"), device="cuda")
+    return memory.view(getattr(torch, dtype))
 
 
 class TorchMatmul(TorchProduct):

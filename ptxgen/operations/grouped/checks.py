@@ -8,9 +8,12 @@ from dataclasses import replace
 import numpy as np
 
 from ptxgen.codegen.config.config import Config
+from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.operations.gemm.strided_arrays import A, B, C
 from ptxgen.operations.grouped.problem import GroupedGemm
 from ptxgen.operations.grouped.reference import epilogue_view, item_view, scale_views
+from ptxgen.operations.quantized.problem import QuantizedGemm
+from ptxgen.operations.quantized.reference import quantized_arrays
 from ptxgen.problem.base import ELEMENTWISE_OPERANDS
 from ptxgen.problem.reference import Array, Deviation, epilogue_arrays, operands, reference, verdict
 from ptxgen.runtime.check import CASES, CheckResult
@@ -54,19 +57,27 @@ def random_group(p: GroupedGemm, seed: int = 0, inputs: str = "normal") -> dict[
         dtype = p.epilogue_operand_dtype(name)
         arrays[name] = np.full(p.broadcast_shapes[name][0], dtype.poison, dtype.numpy)
     arrays |= {name: np.full(shape, np.nan, np.float32) for name, shape in p.scale_shapes.items()}
+    weights = [_weights(p.item(i), seed + i, inputs) for i in range(len(p.items))]
+    arrays |= {name: np.stack([each[name] for each in weights]) for name in p.item_arrays if name not in arrays}
     for i in range(len(p.items)):
         item, scales = p.item(i), scale_views(p, arrays, i)
-        for x, (name, values) in enumerate(operands(item, seed + i, inputs).items()):
-            item_view(p, x, arrays[name], i)[...] = values
-        for name, values in epilogue_arrays(item, seed + i, inputs).items():
+        values = operands(item, seed + i, inputs) | weights[i]
+        for x, name in enumerate("ABC"):
+            item_view(p, x, arrays[name], i)[...] = values[name]
+        for name, operand in epilogue_arrays(item, seed + i, inputs).items():
             if name in scales:
-                scales[name][...] = values
+                scales[name][...] = operand
                 continue
             into = epilogue_view(p, name, arrays[name], i)
-            into[...] = values[:, : into.shape[1]] if name in ELEMENTWISE_OPERANDS else values
+            into[...] = operand[:, : into.shape[1]] if name in ELEMENTWISE_OPERANDS else operand
     if p.jagged:
         arrays["offsets"] = p.offsets.astype(np.int32)
     return arrays
+
+
+def _weights(item: Gemm, seed: int, inputs: str) -> dict[str, Array]:
+    """Random quantized weights of an item, with their scales and zero points; none for other products."""
+    return quantized_arrays(item, seed, inputs) if isinstance(item, QuantizedGemm) else {}
 
 
 def group_deviation(
@@ -118,9 +129,13 @@ def sampled_deviation(p: GroupedGemm, arrays: Mapping[str, Array], out: Array, l
             else:
                 length = p.epilogue_length(name)
                 mine[name] = view[rows] if length == "m" else view[columns] if length == "n" else view
+        scales = scale_views(p, arrays, i)
+        for name in ("scales", "zeros"):
+            if name in scales:
+                mine[name] = scales[name][columns]
         for (name, s), each in zip(p.scalings.items(), (rows, columns), strict=False):
-            scales = scale_views(p, arrays, i)[f"scale_{name.lower()}"]
-            mine[f"scale_{name.lower()}"] = (scales.T if s.by_k else scales)[each // s.rows]
+            x = scales[f"scale_{name.lower()}"]
+            mine[f"scale_{name.lower()}"] = (x.T if s.by_k else x)[each // s.rows]
         block = "1x128" if p.scalings else ""
         few = replace(item, m=len(rows), n=len(columns), lda=0, ldb=0, ldc=0, block_a=block, block_b=block)
         ref = reference(few, mine)
@@ -153,8 +168,8 @@ class GroupedOperandSets(OperandSets):
 
     def __init__(self, driver: Driver, problem: GroupedGemm, timing: Timing, seed: int = 0) -> None:
         self.problem, self.arrays = problem, random_group(problem, seed)
-        inputs = {name: self.arrays[name] for name in "AB"}
-        shared = {name: x for name, x in self.arrays.items() if name not in ("A", "B", "C")}
+        inputs = {name: self.arrays[name] for name in ("A", "B", *problem.item_arrays)}
+        shared = {name: x for name, x in self.arrays.items() if name not in (*inputs, "C")}
         super().__init__(driver, timing, inputs, {"C": self.arrays["C"].nbytes}, shared)
 
     def deviation(self, limit: int) -> Deviation:

@@ -53,7 +53,7 @@ def _table_us(p: GroupedGemm, config: Config, device: Device) -> float:
     return table_us(p, config, device)
 
 
-def _plain(p: GroupedGemm) -> GroupedGemm:
+def plain(p: GroupedGemm) -> GroupedGemm:
     """The products without an epilogue. Their C has N columns, where C of a gated activation has half as many."""
     if not p.gated:
         return replace(p, epilogue="")
@@ -130,7 +130,7 @@ GROUPED = Operation(
     lowering=lower_grouped,
     product=product,
     slices=slices,
-    plain=_plain,
+    plain=plain,
     checks=_checks,
     operand_sets=_operand_sets,
     titles=TITLES,

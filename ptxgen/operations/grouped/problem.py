@@ -83,7 +83,7 @@ class GroupedGemm(ProblemBase):
     STEPS = "addresses and leading dimensions of all items"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "items", _items(self.items))
+        object.__setattr__(self, "items", as_items(self.items))
         self._check_words_and_flags()
         self._normalize_layout("layout", LAYOUTS)
         word("jagged", self.jagged, JAGGED)
@@ -102,8 +102,8 @@ class GroupedGemm(ProblemBase):
                 " jagged=m, of 1x128 or 1x128t of A"
             )
         self._normalize_integers(("aligned_a", "aligned_b", "aligned_c"))
-        for name in ("aligned_a", "aligned_b", "aligned_c"):
-            self._check_alignment(name, self.output if name == "aligned_c" else self.element)
+        for name, element in zip(("aligned_a", "aligned_b", "aligned_c"), self.types, strict=True):
+            self._check_alignment(name, element)
         self._normalize_leading_dimensions()
         self._check_jagged()
         size = max(self.element.bytes, self.output.bytes)
@@ -231,7 +231,7 @@ class GroupedGemm(ProblemBase):
         """Two steps of an array of a jagged problem, of which one is zero: the bytes from one item to the next, and the
         bytes per index along the jagged axis. ``name``: a, b, c or an operand of the epilogue."""
         x = "abc".index(name) if name in "abc" else 2
-        size = (self.output if x == 2 else self.element).bytes
+        size = self.types[x].bytes
         rows, ld = int(self.rows[:, x].max(initial=0)), int(self.lds[:, x].max(initial=1))
         if name in ("a", "b", "c", *ELEMENTWISE_OPERANDS):
             if self._jagged_rows(x):
@@ -316,6 +316,11 @@ class GroupedGemm(ProblemBase):
         return {"scale_a": a, "scale_b": (len(self.items), *self.scalings["B"].stored(n, k))}
 
     @property
+    def item_arrays(self) -> tuple[str, ...]:
+        """The arrays besides A, B, C and those of the epilogue whose first axis is the item."""
+        return ("scale_b",) if self.scalings else ()
+
+    @property
     def arrays(self) -> tuple[str, ...]:
         return (*super().arrays, "offsets") if self.jagged else super().arrays
 
@@ -374,7 +379,7 @@ class GroupedGemm(ProblemBase):
         """The alignment class: the widest aligned accesses to every row of A, B and C of every item, in elements."""
         out = []
         for x, (aligned, element) in enumerate(
-            ((self.aligned_a, self.element), (self.aligned_b, self.element), (self.aligned_c, self.output))
+            zip((self.aligned_a, self.aligned_b, self.aligned_c), self.types, strict=True)
         ):
             axes = [0, 1] if x == 2 else [0, 1, 2]  # C is stored where K is 0, too
             used = (self.extents[:, axes] > 0).all(axis=1) if not self.jagged else slice(None)
@@ -436,7 +441,7 @@ _ITEM = re.compile(r"(?:(?P<count>[0-9]{1,5})x)?(?P<item>[0-9]{1,10},[0-9]{1,10}
 _LD = re.compile(r"[0-9]{1,10}:[0-9]{1,10}:[0-9]{1,10}")
 
 
-def _items(given: Any) -> tuple[tuple[int, int, int], ...]:
+def as_items(given: Any) -> tuple[tuple[int, int, int], ...]:
     """``given`` as a tuple of (M, N, K). ShapeError: it is not a list of such items."""
     items = plain(given)
     if not isinstance(items, tuple):

@@ -66,7 +66,7 @@ class TorchGrouped:
         with self._driver.context("PyTorch"), torch.cuda.stream(self._stream), torch.no_grad():
             self._results.pop((a, b, c), None)  # its memory is used again
             try:
-                self._results[a, b, c] = torch._grouped_mm(*self._operands(a, b), offs=self._ends)
+                self._results[a, b, c] = torch._grouped_mm(*self._operands(addresses), offs=self._ends)
             except (RuntimeError, NotImplementedError, ValueError) as error:
                 self._driver.synchronize()  # raises if the context is lost
                 why = str(error).partition("\n")[0]
@@ -93,9 +93,10 @@ class TorchGrouped:
     def _stream(self) -> Any:
         return self._torch.cuda.ExternalStream(self._driver.stream, self._driver.index)
 
-    def _operands(self, a: int, b: int) -> tuple[Any, Any]:
+    def _operands(self, addresses: Mapping[str, int]) -> tuple[Any, Any]:
         """A and B as PyTorch takes them: an operand with the jagged axis has two dimensions, another one has an axis of
         items. Layout T is a transposed view."""
+        a, b = addresses["A"], addresses["B"]
         if (a, b) not in self._tensors:
             p = self.problem
             m, n, k = (int(v) for v in p.extents.max(axis=0))
@@ -104,8 +105,12 @@ class TorchGrouped:
                 shapes: tuple[tuple[int, ...], ...] = (total, k), (len(p.items), k, n)
             else:
                 shapes = (m, total), (total, n)
-            self._tensors[a, b] = self._view(a, shapes[0], 0), self._view(b, shapes[1], 1)
+            self._tensors[a, b] = self._view(a, shapes[0], 0), self._second(addresses, shapes[1])
         return self._tensors[a, b]
+
+    def _second(self, addresses: Mapping[str, int], shape: tuple[int, ...]) -> Any:
+        """The tensor op(B)."""
+        return self._view(addresses["B"], shape, 1)
 
     def _view(self, address: int, shape: tuple[int, ...], operand: int) -> Any:
         """The tensor op(A) or op(B) with ``shape``, in memory at ``address``."""

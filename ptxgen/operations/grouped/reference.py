@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from ptxgen.operations.gemm import reference as gemm
 from ptxgen.operations.gemm.strided_arrays import A, B, C, strided
 from ptxgen.operations.grouped.problem import GroupedGemm
 from ptxgen.problem.base import ELEMENTWISE_OPERANDS
+from ptxgen.problem.operation import operation_of
 from ptxgen.problem.reference import Array
 
 
@@ -30,12 +30,13 @@ def epilogue_view(p: GroupedGemm, name: str, memory: Array, i: int) -> Array:
 
 
 def scale_views(p: GroupedGemm, arrays: Mapping[str, Array], i: int) -> dict[str, Array]:
-    """The block scales of item ``i``."""
-    if not p.scalings:
-        return {}
-    first = int(p.extents[:i, 0].sum())
-    rows, a = slice(first, first + p.items[i][0]), arrays["scale_a"]
-    return {"scale_a": a[:, rows] if p.scalings["A"].by_k else a[rows], "scale_b": arrays["scale_b"][i]}
+    """The block scales of item ``i``, or the scales and zero points of its weights."""
+    views = {name: arrays[name][i] for name in p.item_arrays}
+    if p.scalings:
+        first = int(p.extents[:i, 0].sum())
+        rows, a = slice(first, first + p.items[i][0]), arrays["scale_a"]
+        views["scale_a"] = a[:, rows] if p.scalings["A"].by_k else a[rows]
+    return views
 
 
 def product(p: GroupedGemm, arrays: Mapping[str, Array], region: None = None) -> tuple[Array, Array]:
@@ -46,7 +47,8 @@ def product(p: GroupedGemm, arrays: Mapping[str, Array], region: None = None) ->
     for i in range(len(p.items)):
         if p.items[i][0] and p.items[i][1]:
             views = {"A": item_view(p, A, arrays["A"], i), "B": item_view(p, B, arrays["B"], i)}
-            sums = gemm.product(p.item(i), views | scale_views(p, arrays, i))
+            item = p.item(i)
+            sums = operation_of(item).product(item, views | scale_views(p, arrays, i))
             for n in range(each):
                 for whole, part in zip((exact, scale), sums, strict=True):
                     item_view(p, C, whole[n], i)[...] = part[:, n::each]

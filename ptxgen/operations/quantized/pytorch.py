@@ -30,22 +30,25 @@ class TorchDequantized(TorchProduct):
     def call(self, addresses: Mapping[str, int]) -> Callable[[], Any]:
         p, torch = self.problem, self.torch
         a = self.matrix(addresses["A"], p.m, p.lda, p.element.bytes, p.element.numpy.name)[:, : p.k]
-        weights = self._dequantized(addresses).t()
+        weights = dequantized(torch, self.matrix, p, addresses).t()
         return lambda: torch.mm(a, weights)
 
-    def _dequantized(self, addresses: Mapping[str, int]) -> Any:
-        """The weights as a tensor of N rows with the type of A."""
-        p, torch = self.problem, self.torch
-        stored = self.matrix(addresses["B"], p.n, p.ldb, 1, p.types[1].numpy.name)[:, : p.columns_b]
-        if p.format.bits == 4:
-            stored = torch.stack((stored & 15, stored >> 4), dim=-1).reshape(p.n, p.k)
-        values = stored.to(torch.float32)
-        if p.format.bits == 4 and p.format.signed:
-            values = torch.where(values > p.format.largest, values - 16, values)
-        values = values.reshape(p.n, p.groups, -1)
-        if p.zeros:
-            values = values - self.matrix(addresses["zeros"], p.n, p.groups, 1, "uint8").unsqueeze(-1)
-        scale = p.scale_type
-        scales = self.matrix(addresses["scales"], p.n, p.groups, scale.bytes, scale.numpy.name)
-        values = values * scales.to(torch.float32).unsqueeze(-1)
-        return values.reshape(p.n, p.k).to(getattr(torch, p.element.numpy.name))
+
+def dequantized(
+    torch: Any, matrix: Callable[..., Any], p: QuantizedGemm, addresses: Mapping[str, int], items: int = 1
+) -> Any:
+    """The weights as a tensor of ``items`` · N rows with the type of A. ``matrix``: as ``TorchProduct.matrix``;
+    ``addresses``: those of B, scales and zeros, which have the rows of ``items`` matrices one after the other."""
+    rows, scale = items * p.n, p.scale_type
+    stored = matrix(addresses["B"], rows, p.ldb, 1, p.types[1].numpy.name)[:, : p.columns_b]
+    if p.format.bits == 4:
+        stored = torch.stack((stored & 15, stored >> 4), dim=-1).reshape(rows, p.k)
+    values = stored.to(torch.float32)
+    if p.format.bits == 4 and p.format.signed:
+        values = torch.where(values > p.format.largest, values - 16, values)
+    values = values.reshape(rows, p.groups, -1)
+    if p.zeros:
+        values = values - matrix(addresses["zeros"], rows, p.groups, 1, "uint8").unsqueeze(-1)
+    scales = matrix(addresses["scales"], rows, p.groups, scale.bytes, scale.numpy.name)
+    values = values * scales.to(torch.float32).unsqueeze(-1)
+    return values.reshape(rows, p.k).to(getattr(torch, p.element.numpy.name))

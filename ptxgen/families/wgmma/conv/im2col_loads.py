@@ -133,7 +133,7 @@ class Im2colLoads(MatrixLoads):
 
     def outer(self, name: str) -> Sequence[str]:
         """The registers with the coordinates of an item of operand ``name``, which is not the images."""
-        return self._outer(name) if self.im2col.groups else ()
+        return self.item_coordinates(name) if self.im2col.groups else ()
 
     @property
     def item_box(self) -> tuple[int, ...]:

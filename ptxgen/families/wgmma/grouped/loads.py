@@ -16,7 +16,7 @@ from ptxgen.lowering.kernel_problem import KernelProblem
 class GroupedLoads(MatrixLoads):
     """The loads of A and B of a group. The coordinates of an item are its number, or those of a range of rows."""
 
-    def _outer(self, name: str) -> Sequence[str]:
+    def item_coordinates(self, name: str) -> Sequence[str]:
         return grouped_rows.coordinates(self.problem, name)
 
     def tensor_map(self, p: KernelProblem, x: OperandPath, element_type: str) -> TensorMap:

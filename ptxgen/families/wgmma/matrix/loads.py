@@ -36,14 +36,14 @@ class MatrixLoads(Part):
 
     def operand(self, role: str, name: str, base: int, multicast: Multicast | None) -> OperandPath:
         """The path of operand ``name``."""
-        outer = self._outer(name)
+        outer = self.item_coordinates(name)
         if realigns(self.config, name):
             threads = WARPGROUP * (1 if self.config.pingpong else self.config.math_warpgroups)
             return RealignedOperand(role, name, self.geometry, self.config, base, threads, outer)
         operand_class = SplitOperand if bf16x3.planes(self.problem) > 1 else OperandPath
         return operand_class(role, name, self.geometry, self.config, base, multicast, outer)
 
-    def _outer(self, name: str) -> Sequence[str]:
+    def item_coordinates(self, name: str) -> Sequence[str]:
         """The registers with the coordinates of an item of operand ``name``."""
         return (f"%item_{name}",) if self.batched else ()
 

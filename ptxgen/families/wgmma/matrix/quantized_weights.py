@@ -42,10 +42,11 @@ class QuantizedOperand(OperandPath):
         config: Config,
         base: int,
         multicast: Multicast | None,
+        outer: Sequence[str],
         access: QuantizedRows,
     ) -> None:
         self.access = access
-        super().__init__(role, name, g, config, base, multicast)
+        super().__init__(role, name, g, config, base, multicast, outer)
 
     def _elements(self, g: WgmmaGeometry, config: Config) -> tuple[int, int]:
         return 1, int(row_bytes(self.access, config))
@@ -56,8 +57,10 @@ class QuantizedOperand(OperandPath):
 
 @dataclass(frozen=True)
 class QuantizedLoads(MatrixLoads):
-    """The loads of activations and quantized weights."""
+    """The loads of activations and quantized weights. ``matrices``: the loads that give coordinates and tensor maps of
+    one product, or of the items of a group."""
 
+    matrices: MatrixLoads
     access: QuantizedRows
 
     template = "addr/quantized_weights.mako"
@@ -73,11 +76,15 @@ class QuantizedLoads(MatrixLoads):
 
     def operand(self, role: str, name: str, base: int, multicast: Multicast | None) -> OperandPath:
         if name == "b":
-            return QuantizedOperand(role, name, self.geometry, self.config, base, multicast, self.access)
+            outer = self.item_coordinates(name)
+            return QuantizedOperand(role, name, self.geometry, self.config, base, multicast, outer, self.access)
         return super().operand(role, name, base, multicast)
 
+    def item_coordinates(self, name: str) -> Sequence[str]:
+        return self.matrices.item_coordinates(name)
+
     def tensor_map(self, p: KernelProblem, x: OperandPath, element_type: str) -> TensorMap:
-        return super().tensor_map(p, x, p.operand("B").element.tma if x.name == "b" else element_type)
+        return self.matrices.tensor_map(p, x, p.operand("B").element.tma if x.name == "b" else element_type)
 
 
 class ChunkLoad(NamedTuple):
@@ -222,12 +229,14 @@ class QuantizedFragments(Part):
 @dataclass(frozen=True)
 class GroupScales(Part):
     """The scales and zero points of a thread's rows of weights. ``mi``: fragments of 64 rows; ``extent``: the register
-    with the number of rows of the weights; ``depth``: elements of K of a stage; ``sums``: registers (total, sum of a
-    group)."""
+    with the number of rows of the weights; ``item``: the register with the index of a matrix of weights, empty if there
+    is one; ``depth``: elements of K of a stage; ``total``, ``partial``: the registers of sums, and of sums of a
+    group."""
 
     access: QuantizedRows
     mi: int
     extent: str
+    item: str
     depth: int
     total: Tile
     partial: Tile

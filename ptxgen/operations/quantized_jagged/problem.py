@@ -1,0 +1,117 @@
+"""The problem type of jagged products with quantized weights."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from ptxgen.errors import InputError, ShapeError
+from ptxgen.operations.grouped.problem import GroupedGemm, Ints, as_items
+from ptxgen.operations.quantized.problem import QuantizedGemm
+from ptxgen.problem.base import described
+from ptxgen.problem.dtypes import Dtype, dtype
+from ptxgen.problem.weight_formats import WEIGHT_FORMATS
+
+
+@dataclass(frozen=True)
+class QuantizedJagged(GroupedGemm):
+    """C_i[m,n] = alpha · Σ_g s_i[n,g] · (Σ_{k in g} A_i[m,k] · (B_i[n,k] − z_i[n,g])) + beta · C_i[m,n] for every item
+    i, where g are the scale groups along K.
+
+    ``items``: (M, N, K) of each item, of which M alone differs: A and C are arrays with the rows of all items, and
+    ``jagged`` is m. ``layout`` is NT: B has E×N rows of weights along K for E items. ``weights``, ``group``, ``zeros``,
+    ``scales``: the format of the weights, as in ``QuantizedGemm``; scales and zero points are stored as E×N rows with
+    one number for each group. The leading dimension of B, in ``ld``, is in bytes. The other fields are those of
+    ``GroupedGemm``.
+
+    ShapeError, DtypeError, InputError: an argument breaks a rule.
+    """
+
+    layout: str = field(default="NT", metadata=described("NT: weights are stored in rows along K", words=("NT",)))
+    dtype: str = "f16"
+    jagged: str = field(default="m", metadata=described("m: items are ranges of rows of A and C", words=("m",)))
+    weights: str = field(
+        default="s8", metadata=described("Format of the weights: s8, u8, s4 or u4.", words=tuple(WEIGHT_FORMATS))
+    )
+    group: int = field(
+        default=0, metadata=described("Weights along K that share a scale: 32, 64 or 128. [default: the whole row]")
+    )
+    zeros: bool = field(default=False, metadata=described("A group has a zero point."))
+    scales: str = field(default="", metadata=described("Type of the scales: that of A (default) or f32."))
+
+    operation = "quantized_jagged"
+    CODE_OPTIONS = ("compute", "out", "epilogue", "weights", "group", "zeros", "scales")
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "items", as_items(self.items))
+        if self.jagged != "m":
+            raise InputError(f"jagged is {self.jagged!r}; with quantized weights it must be 'm': items are rows of A")
+        if self.layout != "NT":
+            raise ShapeError(f"layout is {self.layout}; with quantized weights it must be NT")
+        one = self._matrix(0, *(self.items[0][1:] if self.items else (0, 0)))
+        object.__setattr__(self, "group", one.group)
+        object.__setattr__(self, "scales", one.scales)
+        super().__post_init__()
+
+    def _matrix(self, m: int, n: int, k: int, lda: int = 0, ldb: int = 0, ldc: int = 0) -> QuantizedGemm:
+        """The product of ``m`` rows of A and the weights of one item."""
+        return QuantizedGemm(
+            m,
+            n,
+            k,
+            self.layout,
+            self.dtype,
+            self.compute,
+            lda,
+            ldb,
+            ldc,
+            self.aligned_a,
+            self.aligned_b,
+            self.aligned_c,
+            self.deterministic,
+            self.out,
+            self.epilogue,
+            weights=self.weights,
+            group=self.group,
+            zeros=self.zeros,
+            scales=self.scales,
+        )
+
+    def item(self, i: int) -> QuantizedGemm:
+        """Item ``i`` as a product with quantized weights."""
+        return self._matrix(*self.items[i], *(int(ld) for ld in self.lds[i]))
+
+    @property
+    def types(self) -> tuple[Dtype, Dtype, Dtype]:
+        return self.element, dtype(WEIGHT_FORMATS[self.weights].storage), self.output
+
+    @property
+    def item_arrays(self) -> tuple[str, ...]:
+        return ("scales", "zeros") if self.zeros else ("scales",)
+
+    @property
+    def arrays(self) -> tuple[str, ...]:
+        return (*super().arrays, *self.item_arrays)
+
+    @cached_property
+    def columns(self) -> Ints:
+        """As for other groups; the rows of B are in bytes."""
+        columns = super().columns
+        columns[:, 1] //= WEIGHT_FORMATS[self.weights].per_byte
+        return columns
+
+    @property
+    def description(self) -> list[str]:
+        [line] = self._matrix(0, *(self.items[0][1:] if self.items else (0, 0))).description
+        return [line.replace("quantized_gemm", self.operation).replace("beta C,", "beta C per item,")]
+
+    @property
+    def weight_bytes(self) -> int:
+        """The bytes of the weights, scales and zero points of the items that have rows. Reading them takes most of the
+        time if items have few rows."""
+        return sum(self.item(i).weight_bytes for i, (m, _, _) in enumerate(self.items) if m)
+
+    @property
+    def bytes(self) -> int:
+        read = self.element.bytes * int((self.extents[:, 0] * self.extents[:, 2]).sum()) + self.weight_bytes
+        return read + self.output.bytes * self.results // (2 if self.gated else 1)
