@@ -25,9 +25,19 @@ def modules() -> dict[str, Path]:
 
 
 @cache
+def parsed(path: Path) -> ast.Module:
+    """The syntax tree of a file, which several tests walk."""
+    return ast.parse(path.read_text())
+
+
 def tree(module: str) -> ast.Module:
-    """The syntax tree of a module, which several tests walk."""
-    return ast.parse(modules()[module].read_text())
+    return parsed(modules()[module])
+
+
+@cache
+def nodes(module: str) -> tuple[ast.AST, ...]:
+    """All nodes of the syntax tree of a module."""
+    return tuple(ast.walk(tree(module)))
 
 
 @cache
@@ -38,7 +48,7 @@ def imports(module: str) -> tuple[tuple[int, str], ...]:
 
 def _imports(module: str) -> Iterator[tuple[int, str]]:
     package = module if modules()[module].name == "__init__.py" else module.rpartition(".")[0]
-    for node in ast.walk(tree(module)):
+    for node in nodes(module):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -47,7 +57,10 @@ def _imports(module: str) -> Iterator[tuple[int, str]]:
                 above = package.split(".")[: len(package.split(".")) - node.level + 1]
                 base = ".".join(p for p in ("ptxgen", *above, base) if p)
             yield from ((node.lineno, f"{base}.{alias.name}") for alias in node.names)
-        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
+        elif isinstance(node, ast.Call) and "import_module" in (
+            getattr(node.func, "attr", ""),
+            getattr(node.func, "id", ""),
+        ):
             [name, *_] = node.args
             if isinstance(name, ast.Constant) and str(name.value).startswith("ptxgen"):
                 yield node.lineno, str(name.value)

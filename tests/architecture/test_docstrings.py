@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from .source import ROOT
+from .source import ROOT, parsed
 
 DOCUMENTED = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 FOLDERS = ("ptxgen", "tests", "examples")
@@ -20,10 +20,20 @@ WRONG = re.compile(
 FIELD = re.compile(r"``\w+``(, ``\w+``)*: ")
 
 
+def definitions(module: ast.Module) -> Iterator[ast.AST]:
+    """A module, and the statements in it at any depth."""
+    waiting: list[ast.AST] = [module]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        for field in ("body", "orelse", "finalbody", "handlers", "cases"):
+            waiting += getattr(node, field, ())
+
+
 def docstrings() -> Iterator[tuple[Path, int, str]]:
     for folder in FOLDERS:
         for path in sorted((ROOT / folder).rglob("*.py")):
-            for node in ast.walk(ast.parse(path.read_text())):
+            for node in definitions(parsed(path)):
                 if isinstance(node, DOCUMENTED) and (text := ast.get_docstring(node)):
                     yield path, getattr(node, "lineno", 1), text
 
@@ -36,7 +46,7 @@ def test_docstrings_begin_with_a_subject_or_a_verb() -> None:
 def test_docstrings_of_classes_begin_with_their_purpose() -> None:
     wrong = []
     for path in sorted((ROOT / "ptxgen").rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in definitions(parsed(path)):
             if isinstance(node, ast.ClassDef) and FIELD.match(ast.get_docstring(node) or ""):
                 wrong.append(f"{path.relative_to(ROOT)}: {node.name}")
     assert not wrong, "the docstring of a class says first what the class is, then ``field``: its meaning"

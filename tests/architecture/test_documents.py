@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import importlib
 import itertools
+import json
 import os
 import re
 import shlex
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 from importlib.util import find_spec
@@ -388,25 +390,55 @@ QUICK = re.compile(
 )
 #: (language, file that the block is, contents) of each fenced block; a title makes the block a file
 BLOCK = re.compile(r'^```(\w+)(?: title="([^"]+)")?[^\n]*\n(.*?)^```$', re.M | re.S)
-#: runs each argument as a program with names of its own; the others' imports take no time
-EACH = "import sys\nfor block in sys.argv[1:]: exec(compile(block, block, 'exec'), {'__name__': '__main__'})"
+#: for each line of its input, (folder, environment, blocks), runs the blocks as programs with names of their own, and
+#: answers with the traceback of the one that failed; imports take no time from the second page on
+INTERPRETER = """
+import json, os, sys, traceback
+answers = os.fdopen(os.dup(1), "w", buffering=1)
+os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+for line in sys.stdin:
+    folder, environment, blocks = json.loads(line)
+    os.chdir(folder)
+    os.environ.update(environment)
+    try:
+        for block in blocks:
+            exec(compile(block, block, "exec"), {"__name__": "__main__"})
+        print(json.dumps(""), file=answers)
+    except BaseException:
+        print(json.dumps(traceback.format_exc()), file=answers)
+"""
 
 
-def run_python(blocks: list[str]) -> None:
-    """Runs the blocks in one process, and removes them from the list."""
-    words = [sys.executable, "-c", EACH, *blocks]
-    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=600) if blocks else None
-    assert done is None or done.returncode == 0, done.stderr
+@pytest.fixture(scope="module")
+def interpreter() -> Iterator[subprocess.Popen[str]]:
+    words = [sys.executable, "-c", INTERPRETER]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PTXGEN_DRIVER": "emulated"}
+    with subprocess.Popen(
+        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=environment
+    ) as process:
+        yield process
+
+
+def run_python(process: subprocess.Popen[str], environment: dict[str, str], blocks: list[str]) -> None:
+    """Runs the blocks in this folder, and removes them from the list."""
+    if blocks:
+        print(json.dumps((os.getcwd(), environment, blocks)), file=process.stdin, flush=True)  # type: ignore[arg-type]
+        failed = json.loads(process.stdout.readline())  # type: ignore[union-attr]
+        assert not failed, failed
     blocks.clear()
 
 
 @pytest.mark.parametrize("path", [p for p in PAGES if BLOCK.search(p.read_text())], ids=lambda p: p.name)
 def test_snippets_of_a_page_run(
-    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    path: Path,
+    interpreter: subprocess.Popen[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """In one folder, in order: blocks with a title become files, and quick commands print what the page shows below
-    them, with an exit code that is 0 unless that is an error or a fault. Python runs in one process at the end of the page,
-    or before the first command that needs a file that does not exist."""
+    them, with an exit code that is 0 unless that is an error or a fault. Python runs at the end of the page, or before the
+    first command that needs a file that does not exist; that of all pages in one process."""
     variables = {"PTXGEN_DATABASE": str(tmp_path / "none.sqlite"), "PTXGEN_DRIVER": "emulated", "COLUMNS": "100"}
     for name, value in {**variables, "PYTHONPATH": str(ROOT)}.items():
         monkeypatch.setenv(name, value)
@@ -424,7 +456,7 @@ def test_snippets_of_a_page_run(
             if not QUICK.match(line):
                 continue
             if words[0] == "emulate" and not Path(words[1]).exists():
-                run_python(blocks)
+                run_python(interpreter, variables, blocks)
                 if not Path(words[1]).exists():
                     continue
             code, printed = command.run(words), capsys.readouterr()
@@ -436,7 +468,7 @@ def test_snippets_of_a_page_run(
                 assert " ".join(expected.split()) in output, f"{line}\n{printed.out}{printed.err}"
             if file:
                 Path(file).write_text(printed.out)
-    run_python(blocks)
+    run_python(interpreter, variables, blocks)
 
 
 def test_every_page_is_in_the_navigation_of_the_site() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -12,7 +12,7 @@ import pytest
 from ptxgen.codegen.config.axes import COMMON
 from ptxgen.codegen.config.config import AXIS, family_names
 
-from .source import ROOT, modules, own_imports, tree
+from .source import ROOT, modules, nodes, own_imports
 
 FAMILIES = tuple(family_names())
 #: the name of a family as a word
@@ -46,19 +46,18 @@ def named(text: str, own: str = "") -> set[str]:
     return {name for name in names if not (own and (name == own or name.startswith(f"{own}_")))}
 
 
-def strings(module: ast.Module) -> Iterator[tuple[int, str]]:
+def strings(nodes: Sequence[ast.AST]) -> Iterator[tuple[int, str]]:
     """The pair (line, text) of each string of a module but docstrings."""
-    nodes = list(ast.walk(module))
     docs = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
     for node in nodes:
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docs:
             yield node.lineno, node.value
 
 
-def attributes(module: ast.Module) -> set[str]:
+def attributes(nodes: Iterable[ast.AST]) -> set[str]:
     """The attributes that a module reads of variables named ``c``, ``config`` or ``columns``."""
-    nodes = [node for node in ast.walk(module) if isinstance(node, ast.Attribute)]
-    return {n.attr for n in nodes if isinstance(n.value, ast.Name) and n.value.id in ("c", "config", "columns")}
+    read = [node for node in nodes if isinstance(node, ast.Attribute)]
+    return {n.attr for n in read if isinstance(n.value, ast.Name) and n.value.id in ("c", "config", "columns")}
 
 
 def family_queries(text: str) -> list[str]:
@@ -73,7 +72,7 @@ OUTSIDE = sorted(m for m in modules() if not m.startswith("emulator") and not ow
 
 def test_modules_outside_the_families_read_common_axes() -> None:
     own = set(AXIS) - set(COMMON)
-    used = {m: attributes(tree(m)) & own for m in OUTSIDE if not m.startswith(SHARED)}
+    used = {m: attributes(nodes(m)) & own for m in OUTSIDE if not m.startswith(SHARED)}
     assert {m: axes for m, axes in used.items() if axes} == {}
 
 
@@ -85,7 +84,7 @@ def test_modules_outside_the_families_ask_for_no_family() -> None:
 def family_names_in(module: str) -> list[str]:
     """The strings of a module that name families, without its own and words with other meanings."""
     own, names = owner(module), []
-    for line, text in strings(tree(module)):
+    for line, text in strings(nodes(module)):
         for where, words, _ in OTHER_MEANINGS:
             text = re.sub(words, "", text) if re.fullmatch(where, module) else text
         if named(text, own):
@@ -99,7 +98,7 @@ def test_modules_name_no_family_but_their_own() -> None:
 
 @pytest.mark.parametrize(("where", "words", "meaning"), OTHER_MEANINGS)
 def test_words_with_another_meaning_occur(where: str, words: str, meaning: str) -> None:
-    texts = [text for m in modules() if re.fullmatch(where, m) for _, text in strings(tree(m))]
+    texts = [text for m in modules() if re.fullmatch(where, m) for _, text in strings(nodes(m))]
     assert any(re.search(words, text) for text in texts), meaning
 
 
@@ -132,7 +131,7 @@ def test_templates_name_no_family_but_their_own() -> None:
 
 
 def test_checks_find_violations() -> None:
-    assert attributes(ast.parse("x = c.long_n + config.ml")) == {"long_n", "ml"}
+    assert attributes(ast.walk(ast.parse("x = c.long_n + config.ml"))) == {"long_n", "ml"}
     for wrong in ('if c.family == "mma":', "rows = c.family == 1", 'code = FAMILIES.index("simt")', 'FAMILIES["mma"]'):
         assert family_queries(wrong), wrong
     assert family_queries("rows = c.family == code") == []
@@ -142,4 +141,4 @@ def test_checks_find_violations() -> None:
         assert not named(right), right
     assert named("winograd and winograd_4x4", "winograd") == set()
     assert named("winograd and mma", "winograd") == {"mma"}
-    assert [text for _, text in strings(ast.parse('"""simt"""\nx = f"mma {x}"'))] == ["mma "]
+    assert [text for _, text in strings([*ast.walk(ast.parse('"""simt"""\nx = f"mma {x}"'))])] == ["mma "]

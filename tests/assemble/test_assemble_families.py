@@ -16,15 +16,15 @@ TARGETS = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
 COUNTS = {
     "compressed_tiles": 1,
     "element_groups": 1,
-    "mma": 2,
-    "simt": 2,
+    "mma": 1,
+    "simt": 1,
     "skinny": 1,
     "spmm": 1,
     "spmm shared_slab": 1,
-    "task": 2,
+    "task": 1,
     "task_bits": 1,
     "task_pairs": 1,
-    "task_reduce": 2,
+    "task_reduce": 1,
     "task_select": 1,
     "tca": 1,
     "vector_mma": 1,
@@ -33,12 +33,12 @@ COUNTS = {
 }
 #: bytes that ptxas may spill where min_ctas_per_sm leaves a thread few registers
 FEW_BYTES = 32
-#: sources with targets, each with every second one of the others
+#: sources with targets, each with every third one of the others
 PAIRS = [
     (name, t)
     for i, name in enumerate(COUNTS)
     for j, t in enumerate(TARGETS)
-    if (i + j) % 2 == 0 and SOURCES[name].supports(device(t))
+    if (i + j) % 3 == 0 and SOURCES[name].supports(device(t))
 ]
 
 

@@ -13,7 +13,7 @@ from ptxgen.problem.device import device
 from ptxgen.runtime.assemble import assemble
 from tests.cases import SOURCES
 
-EACH = 2
+EACH = 1
 COMPLAINT = re.compile(r"C75\d\d|warning", re.I)
 
 

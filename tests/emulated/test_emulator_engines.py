@@ -61,7 +61,7 @@ def test_random_modules(family):
     file = generate.files_of(family)[0]
     machine = Machine(engine="llvm", stats="off")
     loaded = machine.load(file.text)
-    for case in file.cases[:: 12 if family in ("straight", "control") else 6]:
+    for case in file.cases[:: 24 if family in ("straight", "control") else 12]:
         wrong += recording.differences(case, recorded().outputs[case.name], run_case(machine, loaded, case))
     assert not wrong, "\n".join(map(str, wrong[:20]))
 

@@ -259,7 +259,7 @@ def test_the_bound_covers_the_worst_operands_and_sums() -> None:
         assert worst < bound < 1.5 * worst + 2.0**-10
 
 
-@pytest.mark.parametrize(("where", "k"), [("h100", 64), ("h100", 61), ("a100", 66)])
+@pytest.mark.parametrize(("where", "k"), [("h100", 64), ("h100", 61)])
 def test_kernels_round_operands(where: str, k: int) -> None:
     """With 1 + 2^-10 - 2^-23, truncation loses 2^-10, twice what the bound allows; rounding, nearly nothing."""
     x, m, n = np.float32(1 + 2**-10 - 2**-23), 70, 50

@@ -27,11 +27,12 @@ CONFIGS = (
     "ml=32 nl=64 transposed_mma=1 cluster_x=2 cluster_y=2 epilogue_smem=1 raster_group=2",
 )
 EPILOGUES = ("", "bias_column,relu_grad", "scale_rows,residual,relu_grad")
-#: each configuration with each epilogue and with both layouts, and each epilogue with both layouts
+#: each configuration with two of the epilogues, and each epilogue with both layouts
 CASES = [
     (("NN", "NT")[(i + j) % 2], epilogue, config)
     for i, config in enumerate(CONFIGS)
     for j, epilogue in enumerate(EPILOGUES)
+    if (i + j) % 3
 ]
 
 

@@ -28,15 +28,19 @@ from ptxgen.lowering.lower import lower
 from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.problem.device import device
 from ptxgen.runtime import runner
-from ptxgen.runtime.check import CheckResult, check
+from ptxgen.runtime.check import CASES, CheckResult, check
 from ptxgen.runtime.emulated import EmulatedDriver
 from ptxgen.tuning.measure.bench import Bench
+from tests.emulated.gemm_runs import checked_with
 
 #: through registers, two stages; by cp.async, three stages; shared by two groups; slices of three kinds
 PLAIN = parse_config("ms=2 ns=2 ml=16 nl=16 cp_async_a=0 cp_async_b=0 stages=2")
 COPIED = parse_config("ms=2 ns=2 ml=16 nl=16 stages=3")
 SHARED = parse_config("ms=2 ns=2 ml=16 nl=16 kl=2 stages=3")
 P = Gemm(20, 19, 40, "TN")
+
+#: integers, and other numbers with alpha and beta
+KINDS = CASES[0], CASES[-1]
 
 Change = Callable[[str], str]
 
@@ -87,7 +91,8 @@ def mutated(monkeypatch):
 
         monkeypatch.setattr(runner, "render", render)
         driver = EmulatedDriver(device(on), **options)
-        assert all(r.ok for r in check(driver, p, c, row_padding=row_padding))  # as it was generated
+        with checked_with(KINDS):
+            assert all(r.ok for r in check(driver, p, c, row_padding=row_padding))  # as it was generated
         monkeypatch.setattr(runner, "render", wrong)
         return check(driver, p, c, row_padding=row_padding)
 
@@ -373,8 +378,8 @@ def test_flags_of_a_failed_kernel_do_not_reach_the_next(monkeypatch):
 def test_right_kernel_passes_in_any_order():
     for seed in range(3):
         for completion in ("late", "early"):
-            deviation = check(
-                EmulatedDriver(device("emulated"), seed=seed, completion=completion), P, SHARED, seed, row_padding=1
-            )
-            assert all(r.ok for r in deviation)
-            assert np.isfinite([r.deviation.worst for r in deviation]).all()
+            driver = EmulatedDriver(device("emulated"), seed=seed, completion=completion)
+            with checked_with(KINDS):
+                results = check(driver, P, SHARED, seed, row_padding=1)
+            assert all(r.ok for r in results)
+            assert np.isfinite([r.deviation.worst for r in results]).all()

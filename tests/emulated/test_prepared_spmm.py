@@ -132,7 +132,7 @@ def test_update_makes_formats_with_values_again(text: str) -> None:
             p.update(factor * a.values)
         expected = factor * dense(a) @ b.astype(np.float64)
         np.testing.assert_array_equal(p(b).astype(np.float64), expected)
-        np.testing.assert_array_equal(p(b, np.ones_like(p(b)), 2, 3).astype(np.float64), 2 * expected + 3)
+        np.testing.assert_array_equal(p(b, np.ones((70, 64), np.float16), 2, 3).astype(np.float64), 2 * expected + 3)
     assert str(p.config).split()[0] == text.split()[0]
     assert p.bytes > plain
     assert any(each.preparation.reads_values for each in p._prepared._made.values()) >= PREPARED[text]

@@ -48,19 +48,19 @@ def supported(options: str, out: str) -> bool:
 @pytest.mark.parametrize(("m", "n"), [(1, 8), (70, 72), (129, 104), (64, 96)])
 @pytest.mark.parametrize("dtype", ["s8", "e4m3"])
 def test_packed_8_bit_stores_at_edges(dtype: str, m: int, n: int) -> None:
-    for options in ("wgmma, packed stores", "wgmma, packed stores, split-K"):
-        p, c = Gemm(m, n, 144, "NT", dtype, out=dtype, epilogue="scale_rows"), parse_config(OPTIONS[options])
-        plan = plan_for(p, c, D)
-        assert ".v2.b32" in render(plan).text.partition("// ---- epilogue")[2]
-        right(p, c, m, cases=(CASES[m % len(CASES)],))
+    options = ("wgmma, packed stores", "wgmma, packed stores, split-K")[n // 8 % 2]
+    p, c = Gemm(m, n, 144, "NT", dtype, out=dtype, epilogue="scale_rows"), parse_config(OPTIONS[options])
+    plan = plan_for(p, c, D)
+    assert ".v2.b32" in render(plan).text.partition("// ---- epilogue")[2]
+    right(p, c, m, cases=(CASES[m % len(CASES)],))
 
 
 @pytest.mark.parametrize("options", OPTIONS)
 def test_every_output_type_with_every_epilogue_path(options: str) -> None:
     first = list(OPTIONS).index(options)
     outs = [out for out in OUT_DTYPES["s8"] if out != "s32" and supported(options, out)]
-    for n in range(2):
-        right(problem(outs[(first + n) % len(outs)], EPILOGUES[n]), OPTIONS[options], n, cases=(CASES[3 * n],))
+    n = first // 2 % 2
+    right(problem(outs[first % len(outs)], EPILOGUES[n]), OPTIONS[options], n, cases=(CASES[3 * n],))
 
 
 @pytest.mark.parametrize("out", OUT_DTYPES["s8"])

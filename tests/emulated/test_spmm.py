@@ -39,7 +39,7 @@ SHUFFLED = parse_config("family=row_split row_lanes=8 index_loads=shuffle nonzer
 SPLIT = parse_config("family=row_split row_lanes=8 block_groups=8 row_order=length longest_part=32 vec_b=4")
 
 
-@pytest.mark.first(8)
+@pytest.mark.first(4)
 @pytest.mark.parametrize("n", range(24))
 def test_random_problems_and_configurations(n: int) -> None:
     on = ("emulated", "t4", "a100", "b200")[n % 4]

@@ -42,6 +42,7 @@ LISTS = typed_text(QUERIES["q6"], "f32")
 MATRIX = "X:f32[i,k];c:f32[j];where(i,j){reduce(k){accum max= abs(X[i,k]-X[j,k]);}D[i,j]=accum+c[j];}"
 
 
+@pytest.mark.first(4)
 @pytest.mark.parametrize("n", range(8))
 def test_random_problems_and_configurations(n: int) -> None:
     on, driver = ("emulated", "t4", "a100", "b200")[n % 4], EmulatedDriver()

@@ -22,7 +22,7 @@ from tests.cases import SOURCES
 from tests.emulated.gemm_runs import check_some
 
 
-@pytest.mark.first(8)
+@pytest.mark.first(4)
 @pytest.mark.parametrize("n", range(24))
 def test_random_problems_and_configurations(n: int) -> None:
     on, driver = ("emulated", "t4", "a100", "b200")[n % 4], EmulatedDriver()

@@ -29,7 +29,7 @@ SPLIT = CONFIG.replace(row_order=1, longest_part=4, columns_ahead=0)
 TYPES = (("f16", "f32"), ("bf16", "f32"), ("f32", "tf32"))
 
 
-@pytest.mark.first(8)
+@pytest.mark.first(4)
 @pytest.mark.parametrize("n", range(24))
 def test_random_problems_and_configurations(n: int) -> None:
     on = ("emulated", "a100", "h200", "b200")[n % 4]
@@ -75,12 +75,12 @@ def test_rows_of_every_kind(rows: list[list[int]], config: Config, kinds: tuple[
     """Configurations and types in turn."""
     p, arrays = with_rows(rows, 97, 44, *kinds)
     runner = Runner.of(EmulatedDriver(), p, config)
-    for alpha, beta in ((1.0, 0.0), (2.0, -1.0)):
-        given = dict(arrays)
-        if beta == 0:
-            given["C"] = np.full_like(arrays["C"], np.nan)
-        got = runner.compute(given, alpha, beta)["C"]
-        assert verdict("integers", got, reference(p, given, alpha, beta)).ok
+    alpha, beta = ((1.0, 0.0), (2.0, -1.0))[len(rows) % 2]
+    given = dict(arrays)
+    if beta == 0:
+        given["C"] = np.full_like(arrays["C"], np.nan)
+    got = runner.compute(given, alpha, beta)["C"]
+    assert verdict("integers", got, reference(p, given, alpha, beta)).ok
 
 
 @pytest.mark.parametrize("kinds", TYPES, ids=lambda x: x[0])

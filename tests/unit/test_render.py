@@ -32,7 +32,7 @@ from tests.cases import SOURCES
 from tests.golden.test_golden import GOLDEN
 from tests.lowered import first_violation
 
-EACH = 5  #: random kernels of each source and device
+EACH = 2  #: random kernels of each source and device
 SPLITS = [
     ("h200", parse("gemm 512,512,512 TN f32"), parse_config(f"kg=4 splitk={split} vec_c=4 kl={kl}"))
     for split in ("memset_red", "flag_red", "workspace")

@@ -101,17 +101,21 @@ def test_problems_of_one_class_share_probabilities(half):
     assert rules.legal(other, c, H200).all()
 
 
+#: of the table of the samplers
+DRAWS = 10_000
+
+
 @cache
 def rows_of(p: Gemm) -> dict[str, dict[str, Any]]:
     """The table of the samplers, by name."""
-    return {r["sampler"]: r for r in table(lower(p), H200, 30_000)}
+    return {r["sampler"]: r for r in table(lower(p), H200, DRAWS)}
 
 
 def test_acceptance_is_reported_by_family():
     rows = rows_of(HALF)
     for row in rows.values():
         assert [f["family"] for f in row["families"]] == ["simt", "mma", "wgmma"]
-        assert sum(f["draws"] for f in row["families"]) == row["draws"] == 30_000
+        assert sum(f["draws"] for f in row["families"]) == row["draws"] == DRAWS
         assert sum(f["accepted"] for f in row["families"]) == row["accepted"]
     for learnt, uniform in zip(rows["categorical"]["families"], rows["uniform"]["families"], strict=True):
         assert learnt["acceptance"] > 10 * uniform["acceptance"]
@@ -129,8 +133,8 @@ def test_uniform_phase_is_short_and_counted():
 def test_categorical_sampler_beats_uniform_draws(p):
     rows = rows_of(p)
     learnt, uniform = rows["categorical"], rows["uniform"]
-    assert learnt["draws"] == uniform["draws"] == 30_000
-    assert learnt["acceptance"] == learnt["accepted"] / 30_000
+    assert learnt["draws"] == uniform["draws"] == DRAWS
+    assert learnt["acceptance"] == learnt["accepted"] / DRAWS
     assert learnt["acceptance"] > 0.04
     assert learnt["acceptance"] > 10 * uniform["acceptance"]
     assert learnt["learnt_from_draws"] > 0

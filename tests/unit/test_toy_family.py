@@ -158,6 +158,7 @@ def test_the_kernel_is_right(registered: None, layout: str) -> None:
     assert all(r.ok for r in check(EmulatedDriver(), p, Config(family="toy", threads=32)))
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("operation", ["gemm", "diagonal_gemm"])
 @pytest.mark.parametrize("name", ["select", "emit", "check", "bench", "tune"])
 def test_commands_know_the_family(
