@@ -68,7 +68,7 @@ def machine_code(p, config):
     return code
 
 
-@pytest.mark.each_pair
+@pytest.mark.each_value
 @pytest.mark.parametrize("problem", [LIST, Gemm(196, 128, 192, dtype="f64")], ids=["list", "gemm"])
 @pytest.mark.parametrize("tile", ["ms=32 ns=8", "ms=16 ns=16", "ms=32 ns=16", "ms=64 ns=8", "ms=16 ns=32"])
 @pytest.mark.parametrize("prefetch", [0, 1])

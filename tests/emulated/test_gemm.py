@@ -154,6 +154,7 @@ def test_extents_around_a_tile(dm, dn, dk):
         verify(p, parse_config(f"ms=4 ns=2 ml=32 nl=32 cp_async_a=0 cp_async_b=0 {text}"), "integers")
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("beta", [0.0, 1.0, -0.5])
 @pytest.mark.parametrize("dtype", ["f32", "f16"])
 def test_zero_k_gives_beta_c(dtype, beta):

@@ -149,6 +149,7 @@ def test_stage_written_while_it_is_read(mutated):
 # ---- copies
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("c", [COPIED, SHARED, replace(COPIED, cp_async_a=0), replace(COPIED, stages=2)])
 @pytest.mark.parametrize("which", [0, 1])
 def test_missing_wait_for_a_copy(mutated, c, which):
@@ -263,6 +264,7 @@ def test_k_remainder_one_too_long(mutated, layout):
 # ---- arithmetic
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("which", [0, 5, -1])
 @pytest.mark.parametrize(
     ("pattern", "by"),

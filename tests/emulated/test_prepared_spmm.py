@@ -654,6 +654,7 @@ def test_later_calls_only_launch(gpu: Gpu, monkeypatch: pytest.MonkeyPatch, dtyp
         assert Tensor.made == made + 1
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("dtype", [np.int32, np.int64])
 @pytest.mark.parametrize(("order_b", "order_c"), [((0, 1), (1, 0)), ((1, 0), (0, 1)), ((1, 0), (1, 0))])
 def test_column_major_tensors_are_not_copied(

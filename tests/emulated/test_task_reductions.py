@@ -70,7 +70,7 @@ def test_random_reductions_equal_the_oracle(seed: int) -> None:
             assert result.ok, f"{result.inputs}: {result.deviation}: {p.key()} | {c}"
 
 
-@pytest.mark.each_pair
+@pytest.mark.each_value
 @pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
 @pytest.mark.parametrize("axis", ["i", "j"])
 @pytest.mark.parametrize("op", ["argmin", "argmax"])

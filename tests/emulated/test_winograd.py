@@ -191,6 +191,7 @@ def test_beta_zero_does_not_read_the_result_and_nan_stays_in_its_windows():
     assert np.array_equal(out[..., 2:], exact[..., 2:])
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("direction", ["forward", "weight_grad"])
 @pytest.mark.parametrize("small", [SMALL, SMALL_4X4], ids=TILES)
 def test_error_beside_that_of_direct_products(small, direction):

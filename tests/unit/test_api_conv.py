@@ -105,6 +105,7 @@ IMAGES = {"NCHW": (0, 1, 2, 3), "NHWC": (0, 2, 3, 1), "CHWN": (1, 2, 3, 0)}
 FILTERS = {"KCRS": (0, 1, 2, 3), "KRSC": (0, 2, 3, 1), "CRSK": (1, 2, 3, 0)}
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("layout", IMAGES)
 @pytest.mark.parametrize("filters", [None, "KCRS", "CRSK"])
 def test_layouts_name_the_axes(layout: str, filters: str | None) -> None:

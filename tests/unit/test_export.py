@@ -159,6 +159,7 @@ def test_alpha_zero_launches_sums_without_terms(library: Library, program: Path)
     assert served > len(library.kernels)
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC", "CHWN"])
 @pytest.mark.parametrize("direction", ["forward", "input_grad", "weight_grad"])
 def test_sums_without_terms_are_convolutions_with_alpha_zero(layout: str, direction: str) -> None:

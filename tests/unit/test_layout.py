@@ -180,6 +180,7 @@ def wavefronts(addresses: list[int], size: int) -> int:
     return out
 
 
+@pytest.mark.each_pair
 @pytest.mark.parametrize("layout", ["NN", "NT", "TN", "TT"])
 @pytest.mark.parametrize("dtype", ["f32", "f64"])
 @pytest.mark.parametrize(
