@@ -121,6 +121,21 @@ def test_torch_is_right(driver: CudaDriver, layout: str, jagged: str) -> None:
         assert np.isnan(first)
 
 
+def test_torch_scales_rows_and_columns(driver: CudaDriver) -> None:
+    if torch_grouped.available() is None:
+        pytest.skip("no torch._grouped_mm")
+    items = tuple((s, 64, 128) for s in (40, 16, 8, 128))
+    p = GroupedGemm(items, "NT", "e4m3", out="bf16", epilogue="scale_rows", jagged="m")
+    arrays = random_group(p, 1)
+    arrays["C"][...] = p.output.poison
+    with on_device(driver, arrays) as on_gpu:
+        result = torch_grouped.torch_grouped(driver, p, on_gpu).run(on_gpu)
+        driver.synchronize()
+        out = result.float().cpu().numpy().astype(arrays["C"].dtype).reshape(-1)
+    deviation = group_deviation(p, arrays, out, "normal")
+    assert deviation.ok, str(deviation)
+
+
 def test_cudnn_is_timed_item_by_item(driver: CudaDriver) -> None:
     if cudnn.available() is None:
         pytest.skip("no cuDNN")

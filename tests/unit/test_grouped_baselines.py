@@ -6,6 +6,7 @@ import ctypes as ct
 import importlib.util
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -336,6 +337,7 @@ class StandInTorch(SimpleNamespace):
         self.error = ""
         super().__init__(
             bfloat16="bf16",
+            float8_e4m3fn="e4m3",
             no_grad=nullcontext,
             cuda=SimpleNamespace(
                 ExternalStream=lambda stream, device: stream, stream=self.use, empty_cache=lambda: None
@@ -351,6 +353,11 @@ class StandInTorch(SimpleNamespace):
         shape = facts["shape"]
         strides = tuple(int(np.prod(shape[i + 1 :])) for i in range(len(shape)))
         return Tensor(facts["data"][0], shape, strides, facts["typestr"])
+
+    def _scaled_grouped_mm(self, a: Tensor, b: Tensor, *scales: Tensor, **options: Any) -> object:
+        self.calls.append((a, b, options["offs"]))
+        self.scaled = [(x.address, x.shape, x.dtype) for x in scales], options["out_dtype"], options["use_fast_accum"]
+        return object()
 
     def _grouped_mm(self, a: Tensor, b: Tensor, offs: Tensor) -> object:
         if self.error:
@@ -391,6 +398,18 @@ def test_tensors_of_the_grouped_product(torch: StandInTorch, layout: str, jagged
     assert (x.address, w.address, x.dtype, w.dtype) == (*SETS[0][:2], "bf16", "bf16")
     assert (ends.address, ends.shape, ends.dtype) == (9 << 20, (3,), "<i4")
     assert torch.streams == [StandInDriver.stream] * 2  # for the offsets, and for the product
+
+
+def test_scaled_product_has_scales_of_rows_and_columns(torch: StandInTorch) -> None:
+    p = GroupedGemm(((4, 32, 64), (8, 32, 64)), "NT", "e4m3", out="bf16", epilogue="scale_rows", jagged="m")
+    driver: Any = StandInDriver()
+    product = torch_grouped.torch_grouped(driver, p, {"offsets": 9 << 20})
+    product.run({**NAMED[0], "scale_a": 1 << 20, "scale_b": 2 << 20})
+    [(x, w, _)] = torch.calls
+    assert (x.shape, x.dtype, w.shape, w.strides, w.dtype) == ((12, 64), "e4m3", (2, 64, 32), (2048, 1, 64), "e4m3")
+    assert torch.scaled == ([(1 << 20, (12,), "<f4"), (2 << 20, (2, 32), "<f4")], "bf16", False)
+    with pytest.raises(LaunchError, match="scaled grouped product takes e4m3 with C of bf16"):
+        torch_grouped.torch_grouped(driver, replace(p, epilogue=""), {"offsets": 0})
 
 
 def test_rows_with_a_pitch_are_views(torch: StandInTorch) -> None:

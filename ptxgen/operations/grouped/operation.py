@@ -114,7 +114,7 @@ def _torch() -> Callable[..., Any]:
     from ptxgen.operations.grouped import pytorch
 
     pytorch.load_torch()
-    return pytorch.TorchGrouped
+    return pytorch.torch_grouped
 
 
 _BASELINES = (

@@ -1,4 +1,5 @@
-"""The baseline PyTorch for jagged problems: ``torch._grouped_mm``, which is CUTLASS on Hopper and newer."""
+"""The baseline PyTorch for jagged problems: ``torch._grouped_mm``, and ``torch._scaled_grouped_mm`` for 8-bit floats,
+which are CUTLASS on Hopper and newer."""
 
 from __future__ import annotations
 
@@ -15,6 +16,8 @@ from ptxgen.runtime.cuda import CudaDriver
 from ptxgen.runtime.device_array import DeviceArray
 from ptxgen.runtime.driver import Timing
 
+#: type -> the type of numbers in memory of its size, and PyTorch's name of it
+TYPES = {"bf16": ("<i2", "bfloat16"), "e4m3": ("|i1", "float8_e4m3fn")}
 #: addresses of the arrays that hold A, B and C of all items
 Addresses = tuple[int, int, int]
 
@@ -38,13 +41,7 @@ class TorchGrouped:
     def __init__(self, driver: CudaDriver, problem: GroupedGemm, addresses: Mapping[str, int]) -> None:
         if not problem.jagged:
             raise LaunchError("jagged is ''; PyTorch's grouped product takes items that are parts of one array")
-        if (problem.dtype, problem.compute, problem.out) != ("bf16", "f32", "bf16"):
-            raise LaunchError(
-                f"PyTorch's grouped product takes bf16, not {problem.dtype} summed in {problem.compute} with C of"
-                f" {problem.out}"
-            )
-        if problem.epilogue_ops:
-            raise LaunchError(f"epilogue is {problem.epilogue!r}; PyTorch's grouped product has none")
+        self._check_types(problem)
         if not problem.flops:
             raise ShapeError(f"{problem.key()}: all items are empty, which PyTorch does not support")
         self.problem, self._driver, self._torch = problem, driver, load_torch()
@@ -54,6 +51,18 @@ class TorchGrouped:
             )
         self._tensors: dict[tuple[int, int], tuple[Any, Any]] = {}
         self._results: dict[Addresses, Any] = {}
+
+    def _check_types(self, p: GroupedGemm) -> None:
+        """Raises LaunchError if PyTorch has no grouped product with these types, or this epilogue."""
+        if (p.dtype, p.compute, p.out) != ("bf16", "f32", "bf16"):
+            raise LaunchError(
+                f"PyTorch's grouped product takes bf16, not {p.dtype} summed in {p.compute} with C of {p.out}"
+            )
+        if p.epilogue_ops:
+            raise LaunchError(f"epilogue is {p.epilogue!r}; PyTorch's grouped product has none")
+
+    def _product(self, addresses: Mapping[str, int]) -> Any:
+        return self._torch._grouped_mm(*self._operands(addresses), offs=self._ends)
 
     def run(self, addresses: Mapping[str, int]) -> Any:
         """Queues the product on the driver's stream, and returns the result, a tensor. Every operand set keeps its own
@@ -66,7 +75,7 @@ class TorchGrouped:
         with self._driver.context("PyTorch"), torch.cuda.stream(self._stream), torch.no_grad():
             self._results.pop((a, b, c), None)  # its memory is used again
             try:
-                self._results[a, b, c] = torch._grouped_mm(*self._operands(addresses), offs=self._ends)
+                self._results[a, b, c] = self._product(addresses)
             except (RuntimeError, NotImplementedError, ValueError) as error:
                 self._driver.synchronize()  # raises if the context is lost
                 why = str(error).partition("\n")[0]
@@ -118,9 +127,46 @@ class TorchGrouped:
         transposed = self.problem.layout[operand] == "T"
         if transposed:
             rows, columns = columns, rows
-        memory = DeviceArray(address, (*items, rows, int(self.problem.lds[0, operand])), "<i2")
-        tensor = self._torch.as_tensor(memory, device="cuda").view(self._torch.bfloat16)[..., :columns]
+        number, name = TYPES[self.problem.dtype]
+        memory = DeviceArray(address, (*items, rows, int(self.problem.lds[0, operand])), number)
+        tensor = self._torch.as_tensor(memory, device="cuda").view(getattr(self._torch, name))[..., :columns]
         return tensor.transpose(-2, -1) if transposed else tensor
+
+
+class TorchScaledGrouped(TorchGrouped):
+    """A jagged product of e4m3 that ``torch._scaled_grouped_mm`` computes: items are rows of A, each row of A and each
+    column of B has a scale, and C is bf16."""
+
+    def _check_types(self, p: GroupedGemm) -> None:
+        types = p.dtype, p.dtype_b, p.out
+        if types != ("e4m3", "", "bf16") or (p.jagged, p.layout, p.epilogue, p.block_a) != (
+            "m",
+            "NT",
+            "scale_rows",
+            "",
+        ):
+            raise LaunchError(
+                f"{p.key()}: PyTorch's scaled grouped product takes e4m3 with C of bf16, jagged=m, layout NT and"
+                " epilogue scale_rows"
+            )
+
+    def _product(self, addresses: Mapping[str, int]) -> Any:
+        a, b = self._operands(addresses)
+        shapes = {"scale_a": (a.shape[0],), "scale_b": (b.shape[0], b.shape[-1])}
+        scale_a, scale_b = (
+            self._torch.as_tensor(DeviceArray(addresses[name], shape, "<f4"), device="cuda")
+            for name, shape in shapes.items()
+        )
+        fast = self.problem.compute == "f32_fast_accum"
+        return self._torch._scaled_grouped_mm(
+            a, b, scale_a, scale_b, offs=self._ends, out_dtype=self._torch.bfloat16, use_fast_accum=fast
+        )
+
+
+def torch_grouped(driver: CudaDriver, problem: GroupedGemm, addresses: Mapping[str, int]) -> TorchGrouped:
+    """PyTorch's grouped product of the types of ``problem``."""
+    product = TorchScaledGrouped if problem.element.fp8 else TorchGrouped
+    return product(driver, problem, addresses)
 
 
 @functools.cache
