@@ -20,6 +20,7 @@ from ptxgen.api import (
     on_host,
     runners,
     streams,
+    vendor_calls,
 )
 from ptxgen.api.arrays import (
     View,
@@ -85,6 +86,7 @@ def conv2d(
     deterministic: bool = False,
     exact_nonfinite: bool = False,
     workspace: Any = None,
+    vendor: str | None = None,
 ) -> Any:
     """activation(images ⋆ filters + bias + residual) as an array of the same library as ``images``; ⋆ is
     cross-correlation (filters are not mirrored).
@@ -98,8 +100,9 @@ def conv2d(
     axis; ``same``: ceil(extent / stride) results, with the odd pixel at the end; ``valid``: no padding. ``bias``: K
     elements (one per filter) of the result's dtype, float32 for 8-bit results. ``residual``: shape and dtype of the
     result. ``activation``: as for ``gemm``; relu_grad gives 0 where ``aux``, an array like the residual, is at most 0,
-    and the sum elsewhere. Dtypes, ``out``, ``compute``, ``deterministic``, ``workspace``, devices and streams: as for
-    ``gemm``.
+    and the sum elsewhere. ``vendor``: auto: cuDNN computes the convolution if it is measured or predicted to be faster;
+    never: ptxgen does; None: the value of ``PTXGEN_VENDOR``. Dtypes, ``out``, ``compute``, ``deterministic``,
+    ``workspace``, devices and streams: as for ``gemm``.
 
     3x3 filters with stride 1, and both gradients, may be computed in f32 by Winograd's algorithm. If all data are of
     one order of magnitude, its errors are at most three times those of direct sums, but a NaN or an infinity also makes
@@ -113,7 +116,7 @@ def conv2d(
     arguments = (2, stride, padding, dilation, groups, layout, filter_layout, 0, exact_nonfinite)
     epilogue = bias, residual, aux
     return _call(
-        FORWARD, images, filters, None, arguments, out, compute, deterministic, epilogue, activation, workspace
+        FORWARD, images, filters, None, arguments, out, compute, deterministic, epilogue, activation, workspace, vendor
     )
 
 
@@ -136,12 +139,13 @@ def conv1d(
     deterministic: bool = False,
     exact_nonfinite: bool = False,
     workspace: Any = None,
+    vendor: str | None = None,
 ) -> Any:
     """``conv2d`` with one spatial axis: layouts NCW, NWC, CWN; filters KCS, KSC, CSK."""
     arguments = (1, stride, padding, dilation, groups, layout, filter_layout, 0, exact_nonfinite)
     epilogue = bias, residual, aux
     return _call(
-        FORWARD, images, filters, None, arguments, out, compute, deterministic, epilogue, activation, workspace
+        FORWARD, images, filters, None, arguments, out, compute, deterministic, epilogue, activation, workspace, vendor
     )
 
 
@@ -164,12 +168,13 @@ def conv3d(
     deterministic: bool = False,
     exact_nonfinite: bool = False,
     workspace: Any = None,
+    vendor: str | None = None,
 ) -> Any:
     """``conv2d`` with three spatial axes: layouts NCDHW, NDHWC, CDHWN; filters KCTRS, KTRSC, CTRSK."""
     arguments = (3, stride, padding, dilation, groups, layout, filter_layout, 0, exact_nonfinite)
     epilogue = bias, residual, aux
     return _call(
-        FORWARD, images, filters, None, arguments, out, compute, deterministic, epilogue, activation, workspace
+        FORWARD, images, filters, None, arguments, out, compute, deterministic, epilogue, activation, workspace, vendor
     )
 
 
@@ -193,6 +198,7 @@ def conv_transpose2d(
     deterministic: bool = False,
     exact_nonfinite: bool = False,
     workspace: Any = None,
+    vendor: str | None = None,
 ) -> Any:
     """activation(transposed convolution of ``images`` with ``filters`` + bias + residual), as an array of the same
     library as ``images``. It computes the same as PyTorch's ``conv_transpose2d``.
@@ -207,7 +213,18 @@ def conv_transpose2d(
     arguments = (2, stride, padding, dilation, groups, layout, filter_layout, output_padding, exact_nonfinite)
     epilogue = bias, residual, aux
     return _call(
-        TRANSPOSED, images, filters, None, arguments, out, compute, deterministic, epilogue, activation, workspace
+        TRANSPOSED,
+        images,
+        filters,
+        None,
+        arguments,
+        out,
+        compute,
+        deterministic,
+        epilogue,
+        activation,
+        workspace,
+        vendor,
     )
 
 
@@ -231,12 +248,24 @@ def conv_transpose1d(
     deterministic: bool = False,
     exact_nonfinite: bool = False,
     workspace: Any = None,
+    vendor: str | None = None,
 ) -> Any:
     """``conv_transpose2d`` with one spatial axis: layouts NCW, NWC, CWN; filters KCS, KSC, CSK."""
     arguments = (1, stride, padding, dilation, groups, layout, filter_layout, output_padding, exact_nonfinite)
     epilogue = bias, residual, aux
     return _call(
-        TRANSPOSED, images, filters, None, arguments, out, compute, deterministic, epilogue, activation, workspace
+        TRANSPOSED,
+        images,
+        filters,
+        None,
+        arguments,
+        out,
+        compute,
+        deterministic,
+        epilogue,
+        activation,
+        workspace,
+        vendor,
     )
 
 
@@ -260,12 +289,24 @@ def conv_transpose3d(
     deterministic: bool = False,
     exact_nonfinite: bool = False,
     workspace: Any = None,
+    vendor: str | None = None,
 ) -> Any:
     """``conv_transpose2d`` with three spatial axes: layouts NCDHW, NDHWC, CDHWN; filters KCTRS, KTRSC, CTRSK."""
     arguments = (3, stride, padding, dilation, groups, layout, filter_layout, output_padding, exact_nonfinite)
     epilogue = bias, residual, aux
     return _call(
-        TRANSPOSED, images, filters, None, arguments, out, compute, deterministic, epilogue, activation, workspace
+        TRANSPOSED,
+        images,
+        filters,
+        None,
+        arguments,
+        out,
+        compute,
+        deterministic,
+        epilogue,
+        activation,
+        workspace,
+        vendor,
     )
 
 
@@ -288,6 +329,7 @@ def conv2d_input_grad(
     deterministic: bool = False,
     exact_nonfinite: bool = False,
     workspace: Any = None,
+    vendor: str | None = None,
 ) -> Any:
     """The gradient of ``conv2d`` with respect to its images, of shape ``input_shape``: a transposed convolution of
     ``grads``, the gradient with respect to its results. Axes, options, dtypes and errors: as for ``conv2d``.
@@ -297,7 +339,18 @@ def conv2d_input_grad(
     arguments = (2, stride, padding, dilation, groups, layout, filter_layout, 0, exact_nonfinite)
     shape, epilogue = _extents(input_shape, "input_shape"), (None, residual, aux)
     return _call(
-        INPUT_GRAD, grads, filters, shape, arguments, out, compute, deterministic, epilogue, activation, workspace
+        INPUT_GRAD,
+        grads,
+        filters,
+        shape,
+        arguments,
+        out,
+        compute,
+        deterministic,
+        epilogue,
+        activation,
+        workspace,
+        vendor,
     )
 
 
@@ -317,12 +370,15 @@ def conv2d_weight_grad(
     deterministic: bool = False,
     exact_nonfinite: bool = False,
     workspace: Any = None,
+    vendor: str | None = None,
 ) -> Any:
     """The gradient of ``conv2d`` with respect to its filters, of shape ``filter_shape``, from its images and
     ``grads``, the gradient with respect to its results. Axes, options, dtypes and errors: as for ``conv2d``."""
     arguments = (2, stride, padding, dilation, groups, layout, filter_layout, 0, exact_nonfinite)
     shape = _extents(filter_shape, "filter_shape")
-    return _call(WEIGHT_GRAD, images, grads, shape, arguments, out, compute, deterministic, workspace=workspace)
+    return _call(
+        WEIGHT_GRAD, images, grads, shape, arguments, out, compute, deterministic, workspace=workspace, vendor=vendor
+    )
 
 
 # ---- from arguments to a launch
@@ -340,13 +396,14 @@ def _call(
     epilogue: Epilogue = (None, None, None),
     activation: Activation | None = None,
     workspace: Any = None,
+    vendor: str | None = None,
 ) -> Any:
     try:
         hash(arguments)
     except TypeError:  # lists and arrays
         arguments = plain(arguments)
     activation = text_of(activation)
-    key = _key(signature, a, b, shape, arguments, compute, deterministic, epilogue, activation)
+    key = _key(signature, a, b, shape, arguments, compute, deterministic, epilogue, activation, vendor)
     ready = launches.cached(key) if key is not None and out is None else None
     if ready is not None and workspace is not caller_workspace.QUERY_SIZE:
         launch, make, runner = ready
@@ -359,11 +416,12 @@ def _call(
     key = (
         None
         if out is not None
-        else _key(signature, a, b, shape, arguments, compute, deterministic, epilogue, activation)
+        else _key(signature, a, b, shape, arguments, compute, deterministic, epilogue, activation, vendor)
     )
     with call_lock.lock:
         compute = word("compute", "" if compute is None else compute)
         deterministic = flag("deterministic", deterministic)
+        vendor_calls.require_mode(vendor)
         result = launch_uncached(
             key,
             signature,
@@ -377,6 +435,7 @@ def _call(
             epilogue,
             activation,
             workspace,
+            vendor=vendor,
         )
     return new_arrays.result_of(result, a) if out is None else result
 
@@ -402,6 +461,7 @@ def _key(
     deterministic: bool,
     epilogue: Epilogue,
     activation: Any,
+    vendor: str | None,
 ) -> Any:
     """The launch cache key of a call on PyTorch tensors. None: other arrays, and tensors that need checks not
     covered by the key."""
@@ -415,6 +475,7 @@ def _key(
             compute,
             deterministic,
             activation,
+            vendor,
             tuple(map(type, (a, b, *epilogue))),
             a.shape,
             a.stride(),
@@ -447,6 +508,7 @@ def launch_uncached(
     activation: Activation | None,
     workspace: Any,
     allocation: Any = None,
+    vendor: str | None = None,
 ) -> Any:
     """Checks the arguments, selects, generates and launches; stores the launch under ``key`` if later calls can use it.
     ``allocation`` is stored with the launch: how a later call allocates the result (default: as ``conv2d`` does). The
@@ -524,11 +586,12 @@ def launch_uncached(
                 (epilogue[0], *(None if x is None else x[index] for x in epilogue[1:])),
                 activation,
                 workspace,
+                vendor=vendor,
             )
             sizes.append(part)
         return max(sizes) if workspace is caller_workspace.QUERY_SIZE else result
     if target.host:
-        _compute_on_host(problem, *views, target, epilogue_args)
+        _compute_on_host(problem, *views, target, epilogue_args, vendor)
         return result
     drivers.require_device(on, out=target, **epilogue_args)
     stream = streams.current_stream(a)
@@ -536,7 +599,7 @@ def launch_uncached(
     if workspace is caller_workspace.QUERY_SIZE:
         return runner.launch.workspace
     own = _workspace(workspace, runner, names, a, b, result)
-    launch = launch_function.make_launch(runner)
+    launch = launch_function.make_launch(runner, use=vendor)
     with streams.ordered(on, stream, (*views, target, *epilogue_args.values())):
         launch(tuple(v.address for v in (*packed, target, *epilogue_args.values())), stream, own)
     if key is not None and packed[0] is views[0] and packed[1] is views[1]:
@@ -720,7 +783,9 @@ def _pack(arguments: ConvArguments, role: str, v: View, memory: str) -> View:
     return replace(copied, shape=tuple(copied.shape[i] for i in back), strides=tuple(copied.strides[i] for i in back))
 
 
-def _compute_on_host(problem: Conv, a: View, b: View, out: View, epilogue_args: dict[str, View]) -> None:
+def _compute_on_host(
+    problem: Conv, a: View, b: View, out: View, epilogue_args: dict[str, View], vendor: str | None
+) -> None:
     """Copies host arrays to contiguous memory of the device, computes there, and copies the result back."""
     into = as_numpy(out)
     first, second, third = problem.stored
@@ -728,4 +793,4 @@ def _compute_on_host(problem: Conv, a: View, b: View, out: View, epilogue_args: 
     arrays["A"] = np.ascontiguousarray(as_numpy(a)).reshape(first)
     arrays["B"] = np.ascontiguousarray(as_numpy(b)).reshape(second)
     arrays["C"] = np.empty(third, into.dtype)
-    into[...] = on_host.compute_on_host(problem, arrays)["C"].reshape(into.shape)
+    into[...] = on_host.compute_on_host(problem, arrays, use=vendor)["C"].reshape(into.shape)

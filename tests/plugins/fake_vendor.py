@@ -1,4 +1,5 @@
-"""A vendor's library for GEMMs, as a plugin: its only algorithm is a kernel of ptxgen, so the emulated device times it.
+"""A vendor's library for GEMMs and convolutions, as a plugin: its only algorithm is a kernel of ptxgen, so the emulated
+device times it.
 
 ``FAKE_VENDOR`` sets its version, ``FAKE_WRONG`` has it compute half of the results.
 """
@@ -13,6 +14,7 @@ from typing import Any
 from ptxgen.codegen.config.config import parse_config
 from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.problem.operation import OPERATIONS, Baseline, VendorCalls, add_baseline, operation_named
+from ptxgen.problem.registry import Problem
 from ptxgen.runtime.driver import Driver
 from ptxgen.runtime.runner import Runner
 
@@ -27,8 +29,9 @@ class Kernel:
     workspace, allocates = 64, False
     launches = 0
 
-    def __init__(self, driver: Driver, problem: Gemm, text: str) -> None:
-        half = replace(problem, m=problem.m // 2) if os.environ.get("FAKE_WRONG") else problem
+    def __init__(self, driver: Driver, problem: Problem, text: str) -> None:
+        wrong = isinstance(problem, Gemm) and os.environ.get("FAKE_WRONG")
+        half = replace(problem, m=problem.m // 2) if wrong else problem
         self.runner = Runner.of(driver, half, parse_config(text or FAST))
 
     def launch(self, addresses: Mapping[str, int], workspace: int, stream: int) -> None:
@@ -37,7 +40,7 @@ class Kernel:
         self.runner.bind(addresses)()
 
 
-def search(driver: Driver, problem: Gemm, sets: Any, timing: Any) -> str:
+def search(driver: Driver, problem: Problem, sets: Any, timing: Any) -> str:
     return FAST
 
 
@@ -48,10 +51,12 @@ def version() -> str | None:
 FAKE = Baseline("fake", "Fake", lambda: Kernel, emulated=True, calls=VendorCalls(version, search, Kernel))
 
 
-def register() -> None:
-    add_baseline("gemm", FAKE)
+def register(operation: str = "gemm") -> None:
+    add_baseline(operation, FAKE)
 
 
 def unregister() -> None:
-    gemm = operation_named("gemm")
-    OPERATIONS["gemm"] = replace(gemm, baselines={name: x for name, x in gemm.baselines.items() if name != FAKE.name})
+    for name in ("gemm", "conv"):
+        known = operation_named(name)
+        rest = {other: x for other, x in known.baselines.items() if other != FAKE.name}
+        OPERATIONS[name] = replace(known, baselines=rest)

@@ -35,7 +35,7 @@ class Exact:
         return {"C": reference(self.problem, arrays).exact.astype(arrays["C"].dtype)}
 
 
-def launcher(bound: Exact) -> Any:
+def launcher(bound: Exact, use: str | None = None) -> Any:
     p = bound.problem
 
     def go(addresses: tuple[int, ...], stream: int, own: int | None = None) -> None:

@@ -68,7 +68,7 @@ def path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
         cached.cache_clear()
 
 
-def measured(problem: Gemm = P, theirs: Any = FAST, ours: Any = SLOW) -> VendorMeasurement:
+def measured(problem: Gemm | Conv = P, theirs: Any = FAST, ours: Any = SLOW) -> VendorMeasurement:
     """The measurements of both in one run."""
     work = Bench(EmulatedDriver())
     winner = work.measure(problem, ours)
@@ -125,6 +125,32 @@ def test_calls_use_the_library_where_it_is_faster(monkeypatch: pytest.MonkeyPatc
     assert ptxgen.selection_digest() != digest
     with pytest.raises(InputError, match="vendor is 'always'; it must be one of auto, never"):
         ptxgen.gemm(X, Y, vendor="always")
+
+
+def test_convolutions_use_the_library_where_it_is_faster() -> None:
+    images, filters, results = (np.ones(shape, np.float32) for shape in ((2, 4, 6, 6), (8, 4, 3, 3), (2, 8, 6, 6)))
+    calls = (
+        ("forward", lambda **options: ptxgen.conv2d(images, filters, padding=1, **options)),
+        (
+            "input_grad",
+            lambda **options: ptxgen.conv2d_input_grad(results, filters, images.shape, padding=1, **options),
+        ),
+        (
+            "weight_grad",
+            lambda **options: ptxgen.conv2d_weight_grad(images, results, filters.shape, padding=1, **options),
+        ),
+        ("input_grad", lambda **options: ptxgen.conv_transpose2d(results, filters, padding=1, **options)),
+    )
+    fake_vendor.register("conv")
+    for direction in ("forward", "input_grad", "weight_grad"):
+        measured(Conv(2, 4, 6, 6, 8, 3, 3, padding=1, direction=direction))
+    fakes()
+    for direction, call in calls:
+        for options, count in (({}, 1), ({"vendor": "auto"}, 1), ({"vendor": "never"}, 0)):
+            call(**options)
+            assert fakes() == count, (direction, options)
+    with pytest.raises(InputError, match="vendor is 'always'; it must be one of auto, never"):
+        ptxgen.conv2d(images, filters, vendor="always")
 
 
 def test_calls_use_the_kernel_where_it_is_as_fast_or_the_library_has_changed(monkeypatch: pytest.MonkeyPatch) -> None:
