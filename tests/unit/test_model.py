@@ -3,6 +3,7 @@ Shapes are held out."""
 
 from __future__ import annotations
 
+import base64
 import json
 import lzma
 import os
@@ -35,7 +36,7 @@ from ptxgen.problem.registry import Problem, parse
 from ptxgen.tuning import selection
 from ptxgen.tuning.choice import log, models
 from ptxgen.tuning.collect.validation import read_rows
-from ptxgen.tuning.model import model, model_files, model_trees, training
+from ptxgen.tuning.model import model, model_files, model_trees, number_text, training, tree_columns
 from ptxgen.tuning.model.model import Model
 from ptxgen.tuning.model.ranking_network import RankingNetwork
 from ptxgen.tuning.model.shortlist import shortlist
@@ -329,9 +330,16 @@ def whole_file(networked, tmp_path_factory) -> bytes:
 def small_file(whole_file) -> bytes:
     """The same with four of the trees and a network of three units, which is read and written faster."""
     content = json.loads(lzma.decompress(whole_file))
-    content["forest"]["trees"] = content["forest"]["trees"][:4]
+    content["forest"] = first_trees(content, 4)
     content["network"] = small_network(len(trained_names(MEASURED)))
     return packed({**content, "digest": model_files._digest(content)})
+
+
+def first_trees(content, count):
+    """The columns of the first trees of a file's content."""
+    features = len(content["features"])
+    forest = tree_columns.unpack(content["forest"], features)
+    return tree_columns.pack({**forest, "trees": forest["trees"][:count]}, features)
 
 
 def folder_of(file: bytes, folder: Path) -> Path:
@@ -383,8 +391,8 @@ def test_a_model_trained_again_keeps_its_network_and_its_other_devices(networked
 
 
 def test_a_damaged_network_is_refused(small):
-    edit(small, network={**stored(small)["network"], "layers": ["AAAA"]})
-    with pytest.raises(CorruptError, match="layers of the network are 1"):
+    edit(small, network={**stored(small)["network"], "biases": ["AAAA"]})
+    with pytest.raises(CorruptError, match="biases of the network are not 2 texts"):
         Model.load(small)
 
 
@@ -407,7 +415,7 @@ def stored(folder):
 
 
 def packed(content):
-    return lzma.compress(json.dumps(content, separators=(",", ":")).encode(), preset=0)
+    return lzma.compress(json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode(), preset=0)
 
 
 HALVES = [
@@ -592,9 +600,9 @@ def test_illegal_measurements_do_not_train(rows, monkeypatch):
 
 
 def test_another_format_is_refused(small):
-    for other in (3, 5):
+    for other in (4, 6):
         edit(small, format=other)
-        with pytest.raises(SchemaError, match=f"has format {other}; this ptxgen reads format 4"):
+        with pytest.raises(SchemaError, match=f"has format {other}; this ptxgen reads format 5"):
             Model.load(small)
 
 
@@ -690,12 +698,12 @@ def test_damaged_model_is_reported_as_corrupt(small, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("item", "rule"), [("[]", "values"), ("1.5", "values"), ('{"left":[-1],"right":[-1]}', "lists and objects")]
+    ("item", "rule"), [("[]", "values"), ("1.5", "values"), ("[" * 100 + "]" * 100, "lists and objects")]
 )
 def test_small_file_of_many_values_is_refused_before_it_is_parsed(small, monkeypatch, item, rule):
     """Each list of two bytes would be an object of Python."""
     path = small / "model.json.xz"
-    text = f'{{"format":4,"features":[{item}{f",{item}" * (model_files.BYTES_MOST // (len(item) + 1) - 10)}]}}'
+    text = f'{{"format":5,"features":[{item}{f",{item}" * (model_files.BYTES_MOST // (len(item) + 1) - 10)}]}}'
     path.write_bytes(lzma.compress(text.encode(), preset=0))
     assert path.stat().st_size < 1 << 14
     monkeypatch.setattr(model_files.json, "loads", None)
@@ -741,28 +749,51 @@ def test_concurrent_saves_leave_one_model(small):
 @pytest.mark.parametrize(
     ("change", "named"),
     [
-        (lambda t: t["left"].__setitem__(0, 0), "follow their parents"),
-        (lambda t: t["left"].__setitem__(0, t["right"][0]), "follow their parents"),
-        (lambda t: t["right"].__setitem__(0, 1 << 20), "follow their parents"),
-        (lambda t: t["right"].__setitem__(0, -1), "one child"),
-        (lambda t: t["left"].__setitem__(0, -7), "follow their parents"),
-        (lambda t: t["left"].__setitem__(0, 1.5), "left has shape .*; it must be a list of integers"),
-        (lambda t: t["left"].__setitem__(0, 10**30), "left has shape .*; it must be a list of integers"),
-        (lambda t: t["feature"].__setitem__(0, len(trained_names(MEASURED))), "feature outside"),
-        (lambda t: t["feature"].__setitem__(0, -1), "feature outside"),
-        (lambda t: t["value"].__setitem__(0, 1e300), "finite"),
-        (lambda t: t["value"].__setitem__(0, "1"), "list of numbers"),
-        (lambda t: t["value"].pop(), "different lengths"),
-        (lambda t: t["default_left"].__setitem__(0, 2), "default_left"),
-        (lambda t: t.update({name: [] for name in t}), "left has shape .*; it must be a list"),
-        (lambda t: t.pop("left"), "left"),
+        ({"split": lambda bits: bits[:-1]}, "split has 3 whole trees in .* nodes; it must have 1 to 4096, and no part"),
+        ({"split": lambda bits: [*bits, 0] * 1024}, "split has 5120 whole trees"),
+        ({"split": lambda bits: [1] * 4096 + [0] * 4097}, "split has a tree of 8193 nodes; it must have at most 8192"),
+        ({"split": lambda bits: bits[:0]}, "split has 0 whole trees"),
+        ({"split": lambda bits: bits + 1}, "split has 2; it must be from 0 to 1"),
+        ({"default_left": lambda bits: bits + 2}, "default_left has 2; it must be from 0 to 1"),
+        ({"feature": lambda which: which + len(trained_names(MEASURED))}, "feature has .*; it must be from 0 to"),
+        ({"feature": lambda which: which[1:]}, "feature has .* numbers; it must have"),
+        ({"leaf": lambda leaf: leaf[1:]}, "leaf has .* numbers; it must have"),
+        ({"threshold": lambda index: index + 1}, "threshold has .* indices; it must have .*, each below"),
+        ({"threshold": lambda index: index[1:]}, "threshold has .* indices; it must have .*, each below"),
     ],
 )
 def test_invalid_trees_are_refused(small, change, named):
+    (name, changed), forest = *change.items(), stored(small)["forest"]
+    edit(small, forest={**forest, name: number_text.text_of(changed(number_text.numbers(forest[name])))})
+    with pytest.raises(CorruptError, match=named):
+        Model.load(small)
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"base": float("1e39")}, "base is 1e[+]39; it must be a finite number"),
+        ({"base": 1}, "base is 1; it must be a finite number"),
+        ({"thresholds": [-1, 1]}, "thresholds has sum 0; it must have counts"),
+        ({"thresholds": [0.5]}, "thresholds has sum 0.5; it must have counts"),
+        ({"values": "AADAfw=="}, "it must have counts with sum 1"),
+        ({"values": "?"}, "base64|padding"),
+        ({"feature": [1, 2]}, "a column is of type list; it must be text"),
+        ({"leaf": "plain"}, "a column has the code point 97; it must have code points from 128 on"),
+        ({"leaf": "\ud800"}, "surrogates not allowed"),
+    ],
+)
+def test_invalid_columns_are_refused(small, change, named):
+    with pytest.raises((ValueError, TypeError), match=named):
+        tree_columns.unpack({**stored(small)["forest"], **change}, len(trained_names(MEASURED)))
+
+
+def test_an_infinite_threshold_is_refused(small):
     forest = stored(small)["forest"]
-    change(forest["trees"][3])
-    edit(small, forest=forest)
-    with pytest.raises(CorruptError, match=f"tree 3: .*{named}"):
+    values = np.frombuffer(base64.b64decode(forest["values"]), "<f4").copy()
+    values[0] = np.nan
+    edit(small, forest={**forest, "values": base64.b64encode(values.tobytes()).decode()})
+    with pytest.raises(CorruptError, match="values has a number that is infinite or NaN"):
         Model.load(small)
 
 
@@ -832,7 +863,7 @@ def small_network(features):
 def test_mutated_files_are_refused_or_predict_finite_times(small, tmp_path):
     """Each file is refused with the documented class, or predicts finite times."""
     content = stored(small)
-    content["forest"]["trees"] = content["forest"]["trees"][:2]
+    content["forest"] = first_trees(content, 2)
     plain_text, rng = json.dumps(content), np.random.default_rng(5)
     x = rng.standard_normal((64, len(trained_names(MEASURED)))).astype(np.float32) * 100
     folder, counts = tmp_path / "fuzzed", Counter()
@@ -909,11 +940,38 @@ def test_predictor_is_that_of_xgboosts_package(fitted):
         TreePredictor(b"no model")
 
 
-def test_checked_trees_are_arrays_of_the_same_values(fitted):
-    listed, checked = (model_trees.forest_of(fitted.booster) for _ in range(2))
-    model_trees.check(checked, len(fitted.names))
-    for before, after in zip(listed["trees"], checked["trees"], strict=True):
-        assert {name: column.tolist() for name, column in after.items()} == before
+def test_columns_are_the_same_trees(fitted):
+    forest = model_trees.forest_of(fitted.booster)
+    leaf = {"left": [-1], "right": [-1], "feature": [0], "value": [0.25], "default_left": [0]}
+    forest["trees"][2:2] = [leaf, leaf]
+    again = tree_columns.unpack(tree_columns.pack(forest, len(fitted.names)), len(fitted.names))
+    assert again["base"] == forest["base"]
+    for before, after in zip(forest["trees"], again["trees"], strict=True):
+        assert all(np.array_equal(np.asarray(before[name], column.dtype), column) for name, column in after.items())
+
+
+def test_columns_have_nodes_in_breadth_first_order():
+    values = [0.5, 1.5, 0.25, 2.5, 0.75, -1.0, 6.5]  # the last leaf is above LEAF_MOST
+    deep = {"left": [1, 3, -1, 5, -1, -1, -1], "right": [2, 4, -1, 6, -1, -1, -1], "value": values}
+    # the same tree, depth first
+    tree = {"left": [1, 2, 3, -1, -1, -1, -1], "right": [6, 5, 4, -1, -1, -1, -1], "feature": [0, 2, 1, 0, 0, 0, 0]}
+    tree |= {"value": [0.5, 1.5, 2.5, -1.0, 6.5, 0.75, 0.25], "default_left": [0, 1, 0, 0, 0, 0, 0]}
+    columns = tree_columns.pack({"base": 0.5, "trees": [tree]}, 3)
+    assert number_text.numbers(columns["split"]).tolist() == [1, 1, 0, 1, 0, 0, 0]
+    again = tree_columns.unpack(columns, 3)["trees"][0]
+    assert again["value"].tolist() == [*deep["value"][:-1], 6.0]
+    assert again["left"].tolist() == deep["left"]
+    assert again["right"].tolist() == deep["right"]
+    assert again["feature"].tolist() == [0, 2, 0, 1, 0, 0, 0]
+    assert again["default_left"].tolist() == [0, 1, 0, 0, 0, 0, 0]
+
+
+def test_numbers_of_a_column_are_text():
+    whole = [0, 1, 127, 1919, 1920, number_text.MOST]
+    assert number_text.numbers(number_text.text_of(whole)).tolist() == whole
+    assert len(json.dumps(number_text.text_of(whole), ensure_ascii=False).encode()) == 2 + 2 * 4 + 3 * 2
+    signed = [0, -1, 1, -960, number_text.MOST // 2]
+    assert number_text.signed_numbers(number_text.signed_text(signed)).tolist() == signed
 
 
 def test_trees_of_the_problem_alone_come_last(fitted):

@@ -131,8 +131,9 @@ def test_a_wheel_has_everything_that_a_program_needs(tmp_path: Path) -> None:
     installed = tmp_path / "site"
     assert ".visible .entry" in run(installed, "emit", "gemm", "--shape", "2560,16,2560", "--device", "h200")
     assert (installed / "ptxgen" / "_tuning_db").is_dir()
-    assert not [name for name in names if "measurements" in name and name.endswith(".xz")]
-    assert wheel_bytes < 10 << 20
+    assert not [name for name in names if re.search(r"_tuning_db/.*/(measurements|validation|vendor-|paper)", name)]
+    assert [name for name in names if name.endswith("h200/vendor.json.xz")]
+    assert wheel_bytes < 5 << 20
     findings = [
         {f["name"]: f["found"] for f in json.loads(run(p, "doctor", "--json"))["findings"]} for p in (installed, ROOT)
     ]

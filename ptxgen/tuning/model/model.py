@@ -31,6 +31,7 @@ from ptxgen.problem.device import DEVICES, Device
 from ptxgen.problem.registry import Problem
 from ptxgen.tuning.model import model_files
 from ptxgen.tuning.model.model_files import Facts
+from ptxgen.tuning.model.model_trees import weighted_sum
 from ptxgen.tuning.model.ranking_network import RankingNetwork, combined
 from ptxgen.tuning.model.shortlist import Floats, fastest, shortlist
 from ptxgen.tuning.model.training import TARGETS, Training, Usable, baseline, clock_of, threads
@@ -230,7 +231,8 @@ class Model:
         errors = {t: rows.validate(t) for t in TARGETS} if len(set(rows.problems)) >= 2 and not target else {}
         chosen = target or (min(errors, key=lambda t: errors[t][0]) if errors else "clock")
         everything = np.ones(len(rows.log_us), bool)
-        booster, network = rows.train(chosen, everything), network or rows.train_network(chosen, everything)
+        booster = weighted_sum({rows.train(chosen, everything): 1.0}, len(names))  # with the leaves of a file
+        network = network or rows.train_network(chosen, everything)
         facts = Facts(
             device=asdict(device),
             target=chosen,

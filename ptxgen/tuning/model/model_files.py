@@ -1,4 +1,5 @@
-"""A trained model as one file, JSON compressed with xz: trees, network, training data, features."""
+"""A trained model as one file, JSON compressed with xz: trees, network, training data, features. Trees and weights are
+columns of numbers (``number_text``)."""
 
 from __future__ import annotations
 
@@ -21,16 +22,17 @@ from ptxgen.families.registry import FAMILIES
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
 from ptxgen.tuning.model import model_trees as trees
+from ptxgen.tuning.model import tree_columns
 from ptxgen.tuning.model.ranking_network import RankingNetwork
 from ptxgen.tuning.model.training import DEPTH, TARGETS, TREES
 from ptxgen.tuning.store.exchange import MEMORY_LIMIT, replacing
 from ptxgen.tuning.store.tuning_files import MODEL
 
-FORMAT = 4  #: the format of the file; files of other formats are refused
-BYTES_MOST = 1 << 25  #: the most bytes of the decompressed file
-#: the most values, and the most lists and objects, in the JSON of a file: 660 trees, each of 5 lists with 1,023 nodes,
-#: have 3.4 million values
-VALUES_MOST, CONTAINERS_MOST = 1 << 22, 8 * trees.TREES_MOST
+FORMAT = 5  #: the format of the file; files of other formats are refused
+BYTES_MOST = 1 << 23  #: the most bytes of the decompressed file
+VALUES_MOST, CONTAINERS_MOST = 1 << 16, 1 << 10  #: the most values, and the most lists and objects, in its JSON
+#: xz's parameters for numbers of two bytes without order
+FILTERS = [{"id": lzma.FILTER_LZMA2, "preset": 6, "lc": 2, "lp": 0, "pb": 0}]
 
 
 @dataclass(frozen=True)
@@ -91,15 +93,15 @@ def write(
         **asdict(facts),
         "error": None if np.isnan(facts.error) else facts.error,
         "probe": _probe(device, facts, names),
-        "forest": trees.forest_of(booster),
+        "forest": tree_columns.pack(trees.forest_of(booster), len(names)),
         "network": None if network is None else network.as_dict(),
     }
     with replacing(folder / MODEL) as file:
-        file.write(lzma.compress(_text({**content, "digest": _digest(content)}) + b"\n"))
+        file.write(lzma.compress(_text({**content, "digest": _digest(content)}) + b"\n", filters=FILTERS))
 
 
 def _text(content: dict[str, Any]) -> bytes:
-    return json.dumps(content, allow_nan=False, separators=(",", ":")).encode()
+    return json.dumps(content, allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def _digest(content: dict[str, Any], text: bytes = b"") -> str:
@@ -164,14 +166,13 @@ def _read(path: Path) -> array_cache.Arrays:
         raise CorruptError(f"{path} has digest {digest}; it must be {content['digest']!r}")
     names = _features(path, content["features"])
     device, facts = _device(path, content["device"]), _facts(content)
-    trees.check(content["forest"], len(names))
+    forest = tree_columns.unpack(content.pop("forest"), len(names))
     _network(content, len(names))
     with np.errstate(all="ignore"):  # a device's facts may be nonsense
         _require_probe(path, content["probe"], _probe(device, facts, names), names)
     constant = [i for i, name in enumerate(names) if name in {*PROBLEM, *of_operations()}]
-    forest = trees.ranking_first(content.pop("forest"), constant)
     facts_text = json.dumps({**content, "features": names}).encode()
-    parts = {"facts": facts_text, "trees": trees.content_of(forest, len(names))}
+    parts = {"facts": facts_text, "trees": trees.content_of(trees.ranking_first(forest, constant), len(names))}
     return {name: np.frombuffer(part, np.uint8) for name, part in parts.items()}
 
 

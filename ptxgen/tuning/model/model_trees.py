@@ -1,5 +1,5 @@
-"""Boosted trees as plain lists. They are checked before XGBoost loads them, because XGBoost trusts its input: an
-invalid index would crash the process.
+"""Boosted trees as plain lists. ``tree_columns`` checks them before XGBoost loads them, because XGBoost trusts its
+input: an invalid index would crash the process.
 
 Predictions are XGBoost's: on two cores it is 12 times as fast as NumPy (32,768 rows by 150 trees). XGBoost never reads
 a model file; its input is made from the checked lists, and ``model_files`` stores this input in the disk cache.
@@ -29,6 +29,9 @@ LISTS = {
 }
 TREES_MOST, NODES_MOST = 4096, 1 << 13
 FLOAT_MOST = 3.4e38
+#: leaves of weighted sums are multiples of LEAF_STEP, so that files are small: the sum of 660 rounding errors has a
+#: standard deviation of 0.0036 in log2 of the time
+LEAF_STEP, LEAF_MOST = 2.0**-11, 6.0
 Forest = dict[str, Any]  #: ``base``: the first term of the sum; ``trees``: each tree by its ``LISTS``
 
 
@@ -41,10 +44,17 @@ def weighted_sum(boosters: Mapping[Any, float], features: int, constant: Collect
         forest["base"] *= weight
         for tree in forest["trees"]:
             leaf = np.asarray(tree["left"]) == -1
-            tree["value"] = np.where(leaf, np.asarray(tree["value"]) * weight, tree["value"]).tolist()
+            value = np.asarray(tree["value"])
+            tree["value"] = np.where(leaf, rounded_leaves(value * weight), value).tolist()
     trees = [tree for row in zip_longest(*(f["trees"] for f in forests)) for tree in row if tree is not None]
     forest = {"base": sum(f["base"] for f in forests), "trees": trees}
     return booster_of(ranking_first(forest, constant), features)
+
+
+def rounded_leaves(values: NDArray[np.floating[Any]]) -> NDArray[np.floating[Any]]:
+    """The multiples of LEAF_STEP nearest to ``values``, of magnitude up to LEAF_MOST."""
+    out: NDArray[np.floating[Any]] = np.rint(np.clip(values, -LEAF_MOST, LEAF_MOST) / LEAF_STEP) * LEAF_STEP
+    return out
 
 
 def ranking_first(forest: Forest, constant: Collection[int]) -> Forest:
@@ -68,61 +78,8 @@ def forest_of(booster: Any) -> Forest:
     return {"base": float(base), "trees": [{ours: tree[theirs] for ours, theirs in LISTS.items()} for tree in trees]}
 
 
-def check(forest: Forest, features: int) -> None:
-    """Checks the lists of all trees, and converts them to arrays. ValueError, TypeError, KeyError: a list breaks a
-    rule, which the message names."""
-    base, trees = forest["base"], forest["trees"]
-    if not isinstance(base, float) or not abs(base) < FLOAT_MOST:
-        raise ValueError(f"base is {base!r}; it must be a finite number of 32 bits")
-    if not isinstance(trees, list) or not 1 <= len(trees) <= TREES_MOST:
-        raise ValueError(
-            f"trees is {type(trees).__name__} or has another length; it must be a list of 1 to {TREES_MOST}"
-        )
-    for number, tree in enumerate(trees):
-        try:
-            _check(tree, features)
-        except (ValueError, TypeError, KeyError, OverflowError) as error:
-            raise ValueError(f"tree {number}: {error}") from error
-
-
-def _check(tree: dict[str, Any], features: int) -> None:
-    left, right, feature, default_left = (
-        _integers(tree, name) for name in ("left", "right", "feature", "default_left")
-    )
-    value = np.asarray(tree["value"])
-    count = len(left)
-    if not 1 <= count <= NODES_MOST:
-        raise ValueError(f"has {count} nodes; it must have 1 to {NODES_MOST}")
-    if value.ndim != 1 or value.dtype.kind not in "if":
-        raise ValueError(f"value has shape {value.shape} and dtype {value.dtype}; it must be a list of numbers")
-    if {len(x) for x in (right, feature, value, default_left)} != {count}:
-        raise ValueError("has lists of different lengths")
-    if not (np.abs(value) < FLOAT_MOST).all():
-        raise ValueError(f"value has {np.abs(value).max()}; it must have finite numbers of 32 bits")
-    split = left != -1
-    if (split != (right != -1)).any():
-        raise ValueError("has a node with one child")
-    children = np.concatenate([left[split], right[split]])
-    parents = np.tile(np.flatnonzero(split), 2)
-    # children after their parents exclude cycles; one parent each, and none for the root, make it a tree
-    if (children <= parents).any() or not np.array_equal(np.sort(children), np.arange(1, count)):
-        raise ValueError("has children that do not follow their parents, or not one parent a node")
-    if ((feature < 0) | (feature >= features))[split].any():
-        raise ValueError(f"splits by a feature outside 0 to {features - 1}")
-    if ((default_left != 0) & (default_left != 1)).any():
-        raise ValueError(f"default_left is from {default_left.min()} to {default_left.max()}; it must be 0 or 1")
-    tree.update(left=left, right=right, feature=feature, value=value, default_left=default_left)
-
-
-def _integers(tree: dict[str, Any], name: str) -> NDArray[np.int64]:
-    values = np.asarray(tree[name])
-    if values.ndim != 1 or values.dtype.kind != "i":
-        raise ValueError(f"{name} has shape {values.shape} and dtype {values.dtype}; it must be a list of integers")
-    return values
-
-
 def booster_of(forest: Forest, features: int) -> TreePredictor:
-    """A booster that predicts by these trees, which ``check`` must have accepted."""
+    """A booster that predicts by these trees, whose indices must be valid."""
     return loaded(content_of(forest, features))
 
 
@@ -132,7 +89,7 @@ def loaded(content: bytes) -> TreePredictor:
 
 
 def content_of(forest: Forest, features: int) -> bytes:
-    """The trees, which ``check`` must have accepted, as the content of an XGBoost file."""
+    """The trees, whose indices must be valid, as the content of an XGBoost file."""
     trees = [_xgboost(number, tree, features) for number, tree in enumerate(forest["trees"])]
     model = {
         "version": [3, 0, 0],

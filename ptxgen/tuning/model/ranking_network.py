@@ -10,12 +10,14 @@ from __future__ import annotations
 import base64
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from ptxgen.tuning.model import number_text
 
 Floats = NDArray[np.float32]
 
@@ -32,6 +34,8 @@ LISTWISE, LEVEL = 0.1, 0.05
 SHARPNESS = 12.0  #: a configuration's chance to be the best is 2 to the power of 1.44 · SHARPNESS · log2(best / time)
 SEED = 11
 LAYERS_MOST, WIDTH_MOST = 8, 4096
+#: trained weights are multiples of WEIGHT_STEP, so that files are small: a fortieth of their standard deviation
+WEIGHT_STEP, WEIGHT_MOST = 2.0**-9, 16.0
 
 
 @dataclass(frozen=True)
@@ -54,12 +58,14 @@ class RankingNetwork:
         return out
 
     def as_dict(self) -> dict[str, Any]:
-        """The network as JSON values: each array is the base64 text of its little-endian bytes."""
+        """The network as JSON values: ``weights``: by layer, the multiples of WEIGHT_STEP as a column of numbers; each
+        other array is the base64 text of its little-endian bytes."""
         return {
             "widths": [len(self.mean), *(len(bias) for bias in self.biases)],
             "mean": _text(self.mean),
             "scale": _text(self.scale),
-            "layers": [_text(np.vstack([w, b])) for w, b in zip(self.weights, self.biases, strict=True)],
+            "weights": [number_text.signed_text(_rounded(weight) / WEIGHT_STEP) for weight in self.weights],
+            "biases": [_text(bias) for bias in self.biases],
         }
 
     @classmethod
@@ -76,10 +82,12 @@ class RankingNetwork:
         mean, scale = (_array(values[name], (features,)) for name in ("mean", "scale"))
         if not (scale > 0).all():
             raise ValueError(f"scale of the network has {scale.min()}; it must be positive")
-        if len(values["layers"]) != len(widths) - 1:
-            raise ValueError(f"layers of the network are {len(values['layers'])}; widths says {len(widths) - 1}")
-        layers = [_array(text, (n + 1, m)) for text, (n, m) in zip(values["layers"], pairwise(widths), strict=True)]
-        return cls(mean, scale, tuple(layer[:-1] for layer in layers), tuple(layer[-1] for layer in layers))
+        for name in ("weights", "biases"):
+            if not isinstance(values[name], list) or len(values[name]) != len(widths) - 1:
+                raise ValueError(f"{name} of the network are not {len(widths) - 1} texts, as widths says")
+        weights = [_weights(text, shape) for text, shape in zip(values["weights"], pairwise(widths), strict=True)]
+        biases = [_array(text, (count,)) for text, count in zip(values["biases"], widths[1:], strict=True)]
+        return cls(mean, scale, tuple(weights), tuple(biases))
 
 
 def _text(a: Floats) -> str:
@@ -91,6 +99,18 @@ def _array(text: str, shape: tuple[int, ...]) -> Floats:
     if out.size != math.prod(shape) or not np.isfinite(out).all():
         raise ValueError(f"an array of the network has {out.size} numbers; it must have {math.prod(shape)} finite ones")
     return out.reshape(shape)
+
+
+def _weights(text: str, shape: tuple[int, int]) -> Floats:
+    multiples = number_text.signed_numbers(text)
+    if multiples.size != math.prod(shape):
+        raise ValueError(f"a layer of the network has {multiples.size} weights; it must have {math.prod(shape)}")
+    return np.asarray(multiples * WEIGHT_STEP, np.float32).reshape(shape)
+
+
+def _rounded(weights: Floats) -> Floats:
+    multiples = np.rint(np.clip(weights, -WEIGHT_MOST, WEIGHT_MOST) / np.float32(WEIGHT_STEP))
+    return np.asarray(multiples * np.float32(WEIGHT_STEP), np.float32)
 
 
 def combined(trees: Floats, network: RankingNetwork | None, x: Floats) -> Floats:
@@ -123,7 +143,7 @@ def train(x: Floats, log_us: Floats, base: Floats, group: NDArray[np.int64]) -> 
         inputs = _activations(network, x[rows])
         predicted = inputs.pop()[:, 0] + level[rows]
         adam.step(_gradients(network, inputs, loss_slope(predicted, behind[rows], starts)))
-    return network
+    return replace(network, weights=tuple(map(_rounded, network.weights)))
 
 
 def _batches(members: Sequence[NDArray[np.intp]], rng: np.random.Generator) -> Iterator[list[NDArray[np.intp]]]:
