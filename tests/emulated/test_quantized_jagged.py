@@ -15,11 +15,14 @@ import pytest
 import ptxgen
 from ptxgen import QuantizedWeight
 from ptxgen.api import choice, drivers, launches, runners
+from ptxgen.codegen.config.config import parse_config
 from ptxgen.errors import DtypeError, InputError, OverlapError, PtxgenError, ShapeError
+from ptxgen.operations.grouped.checks import group_deviation, random_group
 from ptxgen.operations.quantized_jagged.problem import QuantizedJagged
 from ptxgen.problem.device import device
 from ptxgen.runtime.check import CASES
 from ptxgen.runtime.emulated import EmulatedDriver
+from ptxgen.runtime.runner import Runner
 from tests.cases import SOURCES
 from tests.emulated.gemm_runs import right
 from tests.tensors import LIBRARY, Tensor
@@ -28,7 +31,6 @@ ON = ("h200", "a100", "rtx4090", "b200")
 FEW_SMS = replace(device("h200"), sms=3)  #: blocks compute several tiles
 ROWS = (3, 0, 5, 70, 1, 0)
 BYTES = "family=wgmma u=128 stages=2 persistent=1 transposed_mma=1 ml=16 nl=64"
-FORMATS = ({"weights": "u4", "group": 32, "zeros": True}, {"weights": "s8", "dtype": "bf16"})
 
 
 @pytest.mark.parametrize(("family", "n"), [("mma", 0), ("mma", 1), ("mma", 2), ("mma", 3), ("wgmma", 1), ("wgmma", 2)])
@@ -37,6 +39,22 @@ def test_random_experts(family: str, n: int) -> None:
     on = FEW_SMS if family == "wgmma" else replace(device(ON[n]), sms=3)
     [(p, c)] = SOURCES[f"grouped_quantized_{family}"].cases(60 + n, 1, on, 90, 128 if family == "mma" else 1024)
     right(p, c, n, on, (CASES[n % len(CASES)],))
+
+
+@pytest.mark.parametrize("config", ["family=quantized_mma ms=4 ns=2 ml=16 nl=32 u=128 kl=1 vec_a=8 vec_b=8", BYTES])
+def test_adversarial_scales_of_one_expert(config: str) -> None:
+    """Scales that are 0, infinite, NaN and negative: results of other rows of weights, and of other experts, are
+    right."""
+    p = QuantizedJagged(tuple((m, 40, 128) for m in ROWS), weights="u4", group=64, zeros=True, out="f32")
+    arrays = random_group(p, 1)
+    arrays["scales"][2, [1, 4, 7, 9], 1] = 0, np.inf, np.nan, -1
+    arrays["C"][...] = np.nan
+    runner = Runner.of(EmulatedDriver(FEW_SMS), p, parse_config(config))
+    out = runner.compute(arrays, 1.0, 0.0)["C"]
+    found = group_deviation(p, arrays, out, "normal")
+    assert found.ok, found
+    rows = np.isfinite(out.reshape(-1, 40)).sum(axis=1)
+    assert rows.tolist() == [40] * 3 + [38] * 5 + [40] * 71
 
 
 @pytest.fixture

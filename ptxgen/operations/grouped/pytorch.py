@@ -138,13 +138,8 @@ class TorchScaledGrouped(TorchGrouped):
     column of B has a scale, and C is bf16."""
 
     def _check_types(self, p: GroupedGemm) -> None:
-        types = p.dtype, p.dtype_b, p.out
-        if types != ("e4m3", "", "bf16") or (p.jagged, p.layout, p.epilogue, p.block_a) != (
-            "m",
-            "NT",
-            "scale_rows",
-            "",
-        ):
+        types, form = (p.dtype, p.dtype_b, p.out), (p.jagged, p.layout, p.epilogue, p.block_a)
+        if types != ("e4m3", "", "bf16") or form != ("m", "NT", "scale_rows", ""):
             raise LaunchError(
                 f"{p.key()}: PyTorch's scaled grouped product takes e4m3 with C of bf16, jagged=m, layout NT and"
                 " epilogue scale_rows"
