@@ -30,6 +30,7 @@ COMMON = {
     "group_(rows|columns)": "rows and columns of C, whose elements keys select",
     "rejected": "address of the number of pairs whose keys are out of range",
     "sink_offset": "offset in the workspace of what the sink stores there, in bytes",
+    "mirror_parts": "number of the first state of a result (j, i), after those of (i, j)",
     "alpha": "factor of the product",
     "beta": "factor of C, which is not read if beta is 0",
     "(alpha|beta)_im": "its imaginary part",

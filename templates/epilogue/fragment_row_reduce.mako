@@ -41,13 +41,7 @@ ${rows.clear(0, s)}\
     // the first four lanes store the states of their columns
     setp.lt.u32 %stores, %lane, 4;
 % endif
-% if s.exchanged:
-    // after the parts of results (i, j)
-<% extent_of_all, last, extent, count = kernels.parts_before %>\
-    add.u32 %tmp0, ${extent_of_all}, ${last};
-    div.u32 %tmp0, %tmp0, ${extent};
-    mad.lo.u32 %state_part, %tmp0, ${count}, %state_part;
-% endif
+${rows.after_direct_parts(s, "%state_part")}\
 % for groups in v.batches(range(len(plan.epilogue.column_groups))):
     {
 ${fragments.begin_batch(groups, v)}\

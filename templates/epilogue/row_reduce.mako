@@ -2,6 +2,7 @@
 ## and band of rows) in the workspace [part][result], and an auxiliary kernel joins them.
 <%namespace name="values" file="/epilogue/result_values.mako"/>
 <%namespace name="walk" file="/epilogue/tile_walk.mako"/>
+<%namespace name="pdl" file="/ptx/pdl.mako"/>
 <%def name="prepare()"></%def>
 ## A block whose tile has no pair that is reduced stores states of no value.
 <%def name="skip_tile()">
@@ -12,6 +13,9 @@ ${values.skip_tile()}\
 % endif
 </%def>
 <%def name="empty_states()">
+% if not plan.values.corner_keys:
+${pdl.wait()}\
+% endif
 % for states in reversed(plan.states.both):
 ${empty_states_of(states)}\
 % endfor
@@ -59,14 +63,7 @@ NEXT_STATES:
 ## Moves numbers of parts past those of results (i, j), if they are of results (j, i) which are taken from the sums of (i, j).
 <%def name="after_direct_parts(states, *parts)">
 % if states.exchanged:
-  % if plan.states.of_rows:
-    add.u32 %tmp0, %N, ${plan.walk.last_column};
-    div.u32 %tmp0, %tmp0, ${plan.config.nl};
-  % else:
-    add.u32 %tmp0, %M, ${plan.walk.last_row};
-    div.u32 %tmp0, %tmp0, ${plan.config.ml};
-    mul.lo.u32 %tmp0, %tmp0, ${plan.walk.bands};
-  % endif
+    ld.param.u32 %tmp0, [mirror_parts];
   % for part in parts:
     add.u32 ${part}, ${part}, %tmp0;
   % endfor
@@ -240,12 +237,6 @@ ${store_slices_of(states, of)}\
 % endfor
 </%def>
 
-<%def name="after_direct_rows(states)">
-% for extent in states.direct_extents:
-    add.u32 %state_part, %state_part, ${extent};
-% endfor
-</%def>
-
 <%def name="store_slices_of(states, of)">
     {
     .reg .b32 %state_part;
@@ -254,11 +245,11 @@ ${clear(0, states)}\
 ${add_vector("", states, of)}\
 % if states.of_rows:
     div.u32 %state_part, %c_col, ${plan.c.vec};
-${after_direct_rows(states)}\
+${after_direct_parts(states, "%state_part")}\
 ${store_state(0, "%state_part", "%M", "%c_row", "", states)}\
 % else:
     mov.u32 %state_part, %c_row;
-${after_direct_rows(states)}\
+${after_direct_parts(states, "%state_part")}\
 ${store_states("", states)}\
 % endif
     }

@@ -6,7 +6,10 @@
 % if plan.sink_kernels.fills:
 ${fill()}\
 % endif
-${join()}\
+${join("join", finish, "C = the results of the states of all parts", plan.sink_kernels.declarations)}\
+% if plan.sink_kernels.keeps:
+${join("keep", keep, "kept states join the states of all parts of a range of results", plan.sink_kernels.keep_declarations)}\
+% endif
 </%def>
 
 <%def name="fill()">
@@ -40,9 +43,7 @@ ${rows.clear(1)}\
 FILL:
     setp.ge.u64 %p, %state_addr, %states_end;
     @%p bra DONE;
-% for n, (ptx_type, offset) in enumerate(plan.states.components):
-    st.global.${ptx_type} [%state_addr+${offset}], ${plan.states.state[n][0]};
-% endfor
+${store()}\
     add.u64 %state_addr, %state_addr, %step;
     bra FILL;
 DONE:
@@ -50,12 +51,12 @@ DONE:
 }
 </%def>
 
-<%def name="join()">
+<%def name="join(name, end, text, declarations)">
 <% lanes = plan.sink_kernels.RESULTS %>\
 
-// C = the results of the states of all parts
-.visible .entry ${plan.entry}_join(
-% for line in plan.sink_kernels.declarations:
+// ${text}
+.visible .entry ${plan.entry}_${name}(
+% for line in declarations:
     ${line}
 % endfor
 )
@@ -88,12 +89,7 @@ ${rows.clear(1)}\
     mad.lo.u64 %state_addr, %state_addr, ${plan.states.entry_bytes}, %states;
     mul.wide.u32 %part_step, %results, ${plan.sink_kernels.part_bytes};
 JOIN_PARTS:
-% for n, (ptx_type, offset) in enumerate(plan.states.components):
-    ld.global.${ptx_type} ${plan.states.other[n][0]}, [%state_addr+${offset}];
-% endfor
-% for line in plan.states.join(0):
-    ${line}
-% endfor
+${join_stored()}\
     add.u64 %state_addr, %state_addr, %part_step;
     add.u32 %state_part, %state_part, 32;
     setp.lt.u32 %p, %state_part, %parts;
@@ -124,13 +120,50 @@ ${rows.join_lanes(8)}\
     ${line}
   % endfor
 % endfor
+${end()}\
+DONE:
+    ret;
+}
+</%def>
+
+<%def name="finish()">
     .reg .${plan.states.result_type} %reduced;
 % for line in plan.states.finish("%reduced"):
     ${line}
 % endfor
     mad.wide.u32 %state_addr, %result, ${plan.problem.output.bytes}, %C;
     st.global.${plan.states.reduction.result} [%state_addr], %reduced;
-DONE:
-    ret;
-}
+</%def>
+
+## Joins the state with the kept one; without a part, it is the first one that is kept. Positions are those of the whole result.
+<%def name="keep()">
+    .reg .b32 %first;
+    ld.param.u64 %states, [kept];
+    ld.param.u32 %first, [first];
+    add.u64 %states, %states, %workspace;
+% for line in plan.states.moved:
+    ${line}
+% endfor
+    mad.wide.u32 %state_addr, %result, ${plan.states.entry_bytes}, %states;
+    setp.eq.u32 %p, %parts, 0;
+    @%p bra KEEP;
+${join_stored()}\
+KEEP:
+${store()}\
+</%def>
+
+## Joins the state with the one at %state_addr.
+<%def name="join_stored()">
+% for n, (ptx_type, offset) in enumerate(plan.states.components):
+    ld.global.${ptx_type} ${plan.states.other[n][0]}, [%state_addr+${offset}];
+% endfor
+% for line in plan.states.join(0):
+    ${line}
+% endfor
+</%def>
+
+<%def name="store()">
+% for n, (ptx_type, offset) in enumerate(plan.states.components):
+    st.global.${ptx_type} [%state_addr+${offset}], ${plan.states.state[n][0]};
+% endfor
 </%def>

@@ -13,7 +13,9 @@ import pytest
 from ptxgen.api import on_host
 from ptxgen.api.task import matmul_over, task
 from ptxgen.codegen.config.config import parse_config
+from ptxgen.codegen.launches import result_ranges
 from ptxgen.errors import CapacityError
+from ptxgen.families.plan_factory import plan_for
 from ptxgen.lowering.kernel_problem import GemmExtents, MirroredExtents
 from ptxgen.lowering.lower import lower
 from ptxgen.lowering.sink import ValueSink
@@ -90,6 +92,64 @@ def test_rows_and_columns_reduce_all_pairs(axis: str, op: str, config: str) -> N
         assert p.mirrored
         assert lower(p).extents == MirroredExtents(m, m, 21)
         assert all(r.ok for r in check_some(EmulatedDriver(), p, parse_config(config)))
+
+
+READ = "X:TYPE[i,k];c:f32[i];d:f32[j];e:f32[i,j];f:f32[j,i];"
+RANGES = READ + "where(i,j)when(WHEN){reduce(k){accum+=STEP;}D[AXIS]OP;}"
+VALUE = "f32(accum)+2*c[i]-d[j]+3*e[i,j]-f[j,i]"
+WGMMA = "family=wgmma ml=64 nl=64 math_warpgroups=1 u=64 stages=2 transposed_mma=1"
+
+
+@pytest.mark.each_value
+@pytest.mark.parametrize("config", [*TILES.values(), WGMMA], ids=[*TILES, "wgmma"])
+@pytest.mark.parametrize("op", ["argmin", "+"])
+@pytest.mark.parametrize("when", ["i!=j", "abs(i-j)<20"])
+@pytest.mark.parametrize("axis", "ij")
+def test_ranges_of_rows_join_kept_states(
+    axis: str, when: str, op: str, config: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A range of rows has states of all later columns, too; positions count from its first row."""
+    wgmma = config == WGMMA
+    m, dtype, step = (136, "f16", "f32(X[i,k])*f32(X[j,k])") if wgmma else (70, "f32", "abs(X[i,k]-X[j,k])")
+    text = RANGES.replace("TYPE", dtype).replace("STEP", step).replace("WHEN", when)
+    text = text.replace("OP", f"=argmin(D[AXIS],{VALUE})" if op == "argmin" else f"+={VALUE}").replace("AXIS", axis)
+    p, rng = Task(m, m, 24, "NT", dtype, text=text), np.random.default_rng(m)
+    (c, d), (e, f) = rng.integers(-3, 4, (2, m)), rng.integers(-3, 4, (2, m, m))
+    x = rng.integers(-3, 4, (m, 24))
+    i, j = np.arange(m)[:, None], np.arange(m)
+    taken = i != j if when == "i!=j" else abs(i - j) < 20
+    sums = x @ x.T if wgmma else abs(x[:, None] - x).sum(-1)
+    values, along = sums + 2 * c[:, None] - d + 3 * e - f.T, "ij".index(axis) ^ 1
+    expected = (
+        np.where(taken, values, 1 << 20).argmin(along) if op == "argmin" else np.where(taken, values, 0).sum(along)
+    )
+    whole = plan_for(p, parse_config(config), device("h200")).launch(lower(p))
+    monkeypatch.setattr(result_ranges, "LIMIT", whole.workspace // 3)
+    monkeypatch.setattr(result_ranges, "STEP", 16)
+    runner = Runner.of(EmulatedDriver(device("h200")), p, parse_config(config))
+    entries = ["_" + step.entry.rsplit("_", 1)[1] for step in runner.launch.steps]
+    assert p.mirrored
+    assert entries.count("_keep") >= 5
+    assert entries.count("_join") == 1
+    states = 4 * m * (2 if op == "argmin" else 1)
+    assert runner.launch.workspace <= whole.workspace * (0.75 if wgmma else 0.6) + states
+    given = dict(zip("AB", (x, x), strict=True)) | {f"input{n}": v for n, v in enumerate((c, d, e, f))}
+    arrays = {name: given[name].astype("f2" if name in "AB" and wgmma else "f4") for name in given}
+    arrays |= {name: np.full(r.shape, -7, r.dtype.numpy) for name, r in p.result_arrays.items()}
+    np.testing.assert_array_equal(runner.compute(arrays)["C"], expected)
+
+
+def test_ranges_count_indices_from_their_first_row() -> None:
+    """Expressions that read an index or an extent by itself have one range."""
+    whole = "X:f32[i,k];where(i,j){reduce(k){accum+=abs(X[i,k]-X[j,k]);}D[i]argmin=VALUE;}"
+    p = Task(1 << 16, 1 << 16, 24, "NT", text=whole.replace("VALUE", "accum"))
+    launch = plan_for(p, parse_config(TILES["registers"]), device("h200")).launch(lower(p))
+    assert launch.workspace <= result_ranges.LIMIT + 8 * p.m
+    for value in ("accum+f32(j)", "accum+f32(M)", "accum+f32(max(i,j))"):
+        p = replace(p, text=whole.replace("VALUE", value))
+        assert p.mirrored
+        assert not result_ranges.separable(lower(p))
+    assert result_ranges.separable(lower(replace(p, text=whole.replace("VALUE", "accum+f32(abs(i-j))"))))
 
 
 @pytest.mark.each_value

@@ -249,7 +249,7 @@ PLANTED = {
     "C is not filled": (AggregateKernels, "before", unfilled),
     "zero is no identity of max": (GroupReduction, "identity", property(lambda _: "0f00000000")),
     "a state without a value counts": (StateReduction, "identity", property(lambda _: (constant(0, "f32"),))),
-    "a part of the states is not joined": (TileReduceKernels, "parts", lambda kernels, p: 1),
+    "a part of the states is not joined": (TileReduceKernels, "counts", lambda kernels, p: [1]),
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from ptxgen.codegen.launches.result_ranges import ResultRange
 from ptxgen.lowering.kernel_problem import KernelProblem
 
 
@@ -35,9 +36,12 @@ class Buffers:
 @dataclass(frozen=True)
 class Launched:
     """The kernel problem ``p`` and the batch items ``run`` of a launch, and its ``buffers`` of packed operands.
-    ``sink_offset``: the byte offset of the sink's workspace."""
+    ``sink_offset``: the byte offset of the sink's workspace; ``mirror_parts``: the number of the first state of a
+    result (j, i) there; ``part``: the results of the launch, None: all."""
 
     p: KernelProblem
     run: BatchRange
     buffers: Buffers = field(default_factory=Buffers)
     sink_offset: int = 0
+    mirror_parts: int = 0
+    part: ResultRange | None = None

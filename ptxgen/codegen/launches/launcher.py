@@ -3,18 +3,19 @@ workspace."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from ptxgen.codegen.launches.c_kernels import CKernels
 from ptxgen.codegen.launches.launched import BatchRange, Launched
 from ptxgen.codegen.launches.packing import Packing
-from ptxgen.codegen.launches.result_ranges import ranges_of
-from ptxgen.codegen.launches.sink_kernels import SinkKernels
+from ptxgen.codegen.launches.result_ranges import ResultRange, ranges_of
+from ptxgen.codegen.launches.sink_kernels import ALIGNMENT, SinkKernels
 from ptxgen.codegen.parts.parameters import KernelParameters
 from ptxgen.codegen.parts.part import Allocator, Part
 from ptxgen.codegen.source import Launch, Step
+from ptxgen.codegen.vectorized import ceil_div
 from ptxgen.lowering.kernel_problem import KernelProblem
 
 
@@ -54,16 +55,26 @@ class GemmLauncher:
         if problem.results == 0:
             empty = Launched(problem, BatchRange(0, 0))
             return Launch((*resets, *self.sink.before(empty), *self.sink.after(empty)))
-        ranges = ranges_of(problem, lambda: self._claimed(problem, 1)[0].bytes)
-        parts = [(x.part(problem), x.offsets(problem)) for x in ranges]
+        parts: list[tuple[KernelProblem, ResultRange | None]] = list(self._ranges(problem))
         launches = [
-            self._launch_range(p, run).moved(offsets)
-            for p, offsets in parts or [(p, {}) for p in self.scheduler.gemms(problem)]
+            self._launch_range(p, run, part).moved(part.offsets(problem) if part is not None else {})
+            for p, part in parts or [(p, None) for p in self.scheduler.gemms(problem)]
             for product in (self.packing.product_problem(p),)
             for run in BatchRange.split(product.batch, self.scheduler.batch_limit(product))
         ]
         steps = (*resets, *(step for each in launches for step in each.steps))
-        return Launch(steps, max(each.workspace for each in launches), launches[0].zeroed)
+        sizes = [each.workspace for each in launches]
+        sizes += [part.kept + self.sink.kept_bytes(part) for _, part in parts if part is not None]
+        return Launch(steps, max(sizes), launches[0].zeroed)
+
+    def _ranges(self, problem: KernelProblem) -> Iterator[tuple[KernelProblem, ResultRange]]:
+        """The ranges of results that have launches of their own, each with its problem; none: one launch computes all
+        results. Kept states are the last region of the workspace; the first range has the largest regions before it."""
+        kept = 0
+        for x in ranges_of(problem, lambda: self._claimed(problem, 1)[0].bytes):
+            p = x.problem(problem)
+            kept = kept or ceil_div(self._launch_range(p, BatchRange(0, 1), None).workspace, ALIGNMENT) * ALIGNMENT
+            yield p, replace(x, kept=kept)
 
     def _claimed(self, problem: KernelProblem, items: int) -> tuple[Allocator, int]:
         """The workspace for partial results of ``items`` batch items, and the offset of the sink's part of it."""
@@ -72,11 +83,11 @@ class GemmLauncher:
             part.claim(p, items, workspace)
         return workspace, self.sink.allocate(p, workspace)
 
-    def _launch_range(self, problem: KernelProblem, run: BatchRange) -> Launch:
-        """The steps that compute the batch items of ``run``."""
+    def _launch_range(self, problem: KernelProblem, run: BatchRange, results: ResultRange | None) -> Launch:
+        """The steps that compute the batch items of ``run``. ``results``: those of the launch, None: all."""
         p, (workspace, sink_offset) = self.packing.product_problem(problem), self._claimed(problem, run.items)
         buffers = self.packing.allocate(problem, run, workspace)
-        product = Launched(p, run, buffers, sink_offset)
+        product = Launched(p, run, buffers, sink_offset, self.sink.mirror_parts(p), results)
         grid, arguments = self.scheduler.grid(p, run.items), self.parameters.rows.arguments(product)
         main = Step(self.entry, grid, (self.threads, 1, 1), self.shared, arguments)
         packing = self.packing.steps(Launched(problem, run, buffers))

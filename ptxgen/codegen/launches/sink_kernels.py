@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ptxgen.codegen.launches.launched import Launched
+from ptxgen.codegen.launches.result_ranges import ResultRange
 from ptxgen.codegen.parts.group_reduction import GroupReduction
-from ptxgen.codegen.parts.parameters import ParameterList, Parameters, given, other_addresses, sink_parameters
+from ptxgen.codegen.parts.parameters import (
+    ParameterList,
+    Parameters,
+    given,
+    other_addresses,
+    sink_offset,
+    sink_parameters,
+)
 from ptxgen.codegen.parts.part import Allocator, Part, Reduction
 from ptxgen.codegen.parts.row_states import RowStates, results_of
 from ptxgen.codegen.parts.scheduler import GridScheduler
@@ -46,15 +55,39 @@ class SinkKernels(Part):
         """The launches that follow the main kernel."""
         return ()
 
-    def _step(self, name: str, blocks: int, rows: Sequence[Parameters], launched: Launched) -> Step:
+    def mirror_parts(self, p: KernelProblem) -> int:
+        """The number of the first state of a result (j, i) in the sink's workspace."""
+        return 0
+
+    def kept_bytes(self, part: ResultRange | None) -> int:
+        """The bytes of workspace that all ranges of results share."""
+        return 0
+
+    def _step(self, name: str, blocks: int, rows: Sequence[Parameters], launched: Launched | JoinedStates) -> Step:
         arguments = ParameterList(rows).arguments(launched)
         return Step(f"{self.entry}_{name}", (blocks, 1, 1), (self.THREADS, 1, 1), 0, arguments)
+
+
+class JoinedStates(NamedTuple):
+    """The states that one launch joins: ``parts`` states of each of ``results`` results, at ``sink_offset`` in the
+    workspace. ``kept``: the offset of the kept states that they are joined with; ``first``: a number to add to their
+    positions."""
+
+    p: KernelProblem
+    sink_offset: int
+    results: int
+    parts: int
+    kept: int = 0
+    first: int = 0
 
 
 @dataclass(frozen=True)
 class RowReduceKernels(SinkKernels):
     """The kernel that joins the states of each row, or of each column. A warp computes ``RESULTS`` results; the lanes
-    of one result read different states."""
+    of one result read different states.
+
+    If results (j, i) are computed from the sums of (i, j), each range of rows has states of other results, too. Then
+    another kernel joins the states of a range with kept ones, of which there is one for each result."""
 
     states: RowStates
 
@@ -68,37 +101,98 @@ class RowReduceKernels(SinkKernels):
         state."""
         return False
 
-    def parts(self, p: KernelProblem) -> int:
-        """The number of states of one result in the workspace."""
+    @property
+    def keeps(self) -> bool:
+        """True if the results of a range of rows are not all of their values."""
+        return self.states.sink.mirrored
+
+    def counts(self, p: KernelProblem) -> list[int]:
+        """The number of states of a result (i, j) in the workspace, and that of a result (j, i) if it has states of its
+        own."""
         raise NotImplementedError
 
+    def results(self, p: KernelProblem) -> list[int]:
+        """The number of results that have each of these counts of states."""
+        results = list(results_of(self.states.sink, p.m, p.n))
+        return results if self.keeps else results[:1]
+
+    def mirror_parts(self, p: KernelProblem) -> int:
+        if not self.keeps or not p.results:
+            return 0
+        (direct, mirrored), count = self.results(p), self.counts(p)[0]
+        return integer(ceil_div(count * direct, mirrored))  # type: ignore[no-any-return]
+
+    def stored(self, p: KernelProblem) -> tuple[int, int]:
+        """The results and the parts of all states in the workspace."""
+        count = self.counts(p)[-1] if p.results else 0
+        return self.results(p)[-1], self.mirror_parts(p) + count
+
     def workspace(self, p: KernelProblem) -> tuple[int, str]:
-        results, _ = results_of(self.states.sink, p.m, p.n)
-        return self.parts(p) * results * self.states.entry_bytes, "states [part][result]"
+        results, parts = self.stored(p)
+        return parts * results * self.states.entry_bytes, "states [part][result]"
 
     @property
     def rows(self) -> list[Parameters]:
         """The parameters of the kernel that joins states."""
-        results = Parameters("u32", ("results",), lambda x: (results_of(self.states.sink, x.p.m, x.p.n)[0],))
-        parts = Parameters("u32", ("parts",), lambda x: (self.parts(x.p),))
-        return [given("u64", "C", "W"), *sink_parameters(self.problem)[-1:], results, parts]
+        sizes = (
+            Parameters("u32", ("results",), lambda x: (x.results,)),
+            Parameters("u32", ("parts",), lambda x: (x.parts,)),
+        )
+        return [given("u64", "C", "W"), sink_offset(), *sizes]
+
+    @property
+    def keep_rows(self) -> list[Parameters]:
+        """The parameters of the kernel that joins states with kept ones."""
+        kept = Parameters("u64", ("kept",), lambda x: (x.kept,)), Parameters("u32", ("first",), lambda x: (x.first,))
+        return [*self.rows, *kept]
 
     @property
     def declarations(self) -> list[str]:
         return ParameterList(self.rows).declarations
 
+    @property
+    def keep_declarations(self) -> list[str]:
+        return ParameterList(self.keep_rows).declarations
+
     def before(self, launched: Launched) -> tuple[Step, ...]:
-        results, _ = results_of(self.states.sink, launched.p.m, launched.p.n)
-        count = self.parts(launched.p) * results
-        if not self.fills or not count:
-            return ()
-        return (self._step("fill", min(ceil_div(count, self.THREADS), self.FILL_BLOCKS), self.rows, launched),)
+        p, part = launched.p, launched.part
+        results, parts = self.stored(p)
+        count, steps = parts * results, list[Step]()
+        if self.keeps and part is not None and part.first == 0:
+            steps.append(self._keep(JoinedStates(p, launched.sink_offset, part.results, 0, self._kept(part))))
+        if self.fills and count:
+            fill = JoinedStates(p, launched.sink_offset, results, parts)
+            steps.append(self._step("fill", min(ceil_div(count, self.THREADS), self.FILL_BLOCKS), self.rows, fill))
+        return tuple(steps)
 
     def after(self, launched: Launched) -> tuple[Step, ...]:
-        results, _ = results_of(self.states.sink, launched.p.m, launched.p.n)
-        if not results:
-            return ()
-        return (self._step("join", ceil_div(results, self.RESULTS), self.rows, launched),)
+        p, at, part = launched.p, launched.sink_offset, launched.part
+        if part is None or not self.keeps:
+            results, parts = results_of(self.states.sink, p.m, p.n)[0], self.stored(p)[1]
+            return (self._join(JoinedStates(p, at, results, parts)),) if results else ()
+        kept, (direct, mirrored), counts = self._kept(part), self.results(p), self.counts(p)
+        after = at + self.mirror_parts(p) * mirrored * self.states.entry_bytes
+        steps = [
+            self._keep(JoinedStates(p, at, direct, counts[0], kept, part.first)),
+            self._keep(JoinedStates(p, after, mirrored, counts[1], kept, part.first)),
+        ]
+        if part.end == part.results:
+            steps.append(self._join(JoinedStates(p, part.kept, part.results, 1)))
+        return tuple(steps)
+
+    def kept_bytes(self, part: ResultRange | None) -> int:
+        """The bytes of the kept states."""
+        return 0 if part is None or not self.keeps else part.results * self.states.entry_bytes
+
+    def _kept(self, part: ResultRange) -> int:
+        """The offset of the kept state of the first result of a range."""
+        return part.kept + part.first * self.states.entry_bytes
+
+    def _join(self, joined: JoinedStates) -> Step:
+        return self._step("join", ceil_div(joined.results, self.RESULTS), self.rows, joined)
+
+    def _keep(self, joined: JoinedStates) -> Step:
+        return self._step("keep", ceil_div(joined.results, self.RESULTS), self.keep_rows, joined)
 
     @property
     def fill_bytes(self) -> int:
@@ -147,11 +241,8 @@ class TileReduceKernels(RowReduceKernels):
         """True if the blocks of the main kernel store states of their tiles."""
         return not self.reduction.stores_partials
 
-    def parts(self, p: KernelProblem) -> int:
-        """The number of states of one result in the workspace. States of results (j, i) that are computed from the sums
-        of (i, j) come last."""
-        every = (self.states, self.states.mirror)
-        return sum(self._parts(p, states.of_rows) for states in every if states is not None) if p.results else 0
+    def counts(self, p: KernelProblem) -> list[int]:
+        return [self._parts(p, states.of_rows) for states in self.states.both]
 
     def _parts(self, p: KernelProblem, of_rows: bool) -> int:
         """The number of states of a row of C, or of a column."""

@@ -14,6 +14,7 @@ from ptxgen.codegen.source import Argument
 from ptxgen.lowering.algebra import Scalar
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.lowering.quantized_rows import quantized_rows
+from ptxgen.lowering.row_reduce import RowReduce
 from ptxgen.lowering.table import Table
 
 MAP_BYTES = 128  #: bytes of a tensor map
@@ -109,9 +110,16 @@ def _extent(axis: str, x: Any) -> tuple[int]:
 
 
 def sink_parameters(p: KernelProblem) -> list[Parameters]:
-    """The parameters of the sink: its numbers, and the offset of its workspace."""
-    offset = Parameters("u64", ("sink_offset",), lambda x: (x.sink_offset,))
-    return [*sink_numbers(p), *([offset] if p.sink.has_workspace else [])]
+    """The parameters of the sink: its numbers, the offset of its workspace, and for states of results (j, i) the number
+    of the first part of them."""
+    mirror = Parameters("u32", ("mirror_parts",), lambda x: (x.mirror_parts,))
+    places = [sink_offset(), *([mirror] if isinstance(p.sink, RowReduce) and p.mirrored else [])]
+    return [*sink_numbers(p), *(places if p.sink.has_workspace else [])]
+
+
+def sink_offset() -> Parameters:
+    """The parameter with the offset of the sink's workspace."""
+    return Parameters("u64", ("sink_offset",), lambda x: (x.sink_offset,))
 
 
 def operand_names(p: KernelProblem) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from ptxgen.expr.ptx import Temporaries, statements
 from ptxgen.expr.value_types import type_of
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.lowering.row_reduce import RowReduce
-from ptxgen.lowering.states import LOGSUMEXP, State, StateReduction
+from ptxgen.lowering.states import LOGSUMEXP, NO_INDEX, POSITIONS, State, StateReduction
 
 
 @dataclass(frozen=True)
@@ -155,6 +155,14 @@ class RowStates(Part):
         root = self.reduction.finished(tuple(x))
         return statements([root], x, [result], sm=self.sm, temporaries=used).lines
 
+    @property
+    def moved(self) -> list[str]:
+        """The instructions that add %first to the position in the thread's first state, if it has one."""
+        if self.reduction.op not in POSITIONS:
+            return []
+        position = self.state[1][0]
+        return [f"setp.ne.s32 %p, {position}, {NO_INDEX};", f"@%p add.s32 {position}, {position}, %first;"]
+
     def exchange(self, distance: int, q: int = 0) -> list[str]:
         """The instructions that set ``other`` to state ``q`` of the lane whose number differs by XOR with
         ``distance``."""
@@ -190,12 +198,6 @@ class RowStates(Part):
             f"add.u32 %position, %c_col, {q};" if self.of_rows else "mov.u32 %position, %c_row;"
             for q in range(self.vec)
         ]
-
-    @property
-    def direct_extents(self) -> list[str]:
-        """If the states are those of results (j, i), which follow the states of (i, j) in the workspace: the register
-        with the number of results (i, j). Otherwise empty."""
-        return [self.extent] if self.exchanged else []
 
     @property
     def after_empty(self) -> str:

@@ -224,8 +224,8 @@ class ResidentReduceKernels(RowReduceKernels):
     column_parts: int = 1
     stores_tiles: bool = True
 
-    def parts(self, p: KernelProblem) -> int:
-        return self.column_parts if p.results else 0
+    def counts(self, p: KernelProblem) -> list[int]:
+        return [self.column_parts]
 
 
 @dataclass(frozen=True)

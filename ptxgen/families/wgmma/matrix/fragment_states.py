@@ -69,15 +69,6 @@ class FragmentReduceKernels(RowReduceKernels):
         """The number of columns along Y whose values a block reduces."""
         return int(self.geometry.reduction.owner_columns)
 
-    @property
-    def parts_before(self) -> tuple[str, int, int, int]:
-        """Numbers for the states of results (i, j), which precede those of (j, i): register of the extent, addend that
-        rounds it up, extent of the tiles of a cluster, states of a result."""
-        assert isinstance(self.states, FragmentStates)
-        extent, count = self.blocks(self.states.along_y)
-        s = self.scheduler
-        return s.y_extent if self.states.along_y else s.x_extent, extent - 1, extent, count
-
     def blocks(self, along_y: bool) -> tuple[int, int]:
         """Returns the extent of the tiles of a cluster (columns along Y, or rows along X), and the number of its states
         of a result."""
@@ -86,16 +77,11 @@ class FragmentReduceKernels(RowReduceKernels):
             return s.y_tile * c.cluster_y, c.cluster_y * int(self.geometry.reduction.owners)
         return s.x_tile * c.cluster_x, c.cluster_x * self.warps
 
-    def parts(self, p: KernelProblem) -> int:
-        """The number of states of a result in the workspace. States of results (j, i) that are taken from the sums of
-        (i, j) come last."""
-        if p.results == 0:
-            return 0
-        parts = 0
-        for states in (self.states, self.states.mirror):
-            if states is not None:
-                assert isinstance(states, FragmentStates)
-                extent, count = self.blocks(states.along_y)
-                x, y = (p.n, p.m) if self.scheduler.transposed else (p.m, p.n)
-                parts += -(-(y if states.along_y else x) // extent) * count
-        return parts
+    def counts(self, p: KernelProblem) -> list[int]:
+        x, y = (p.n, p.m) if self.scheduler.transposed else (p.m, p.n)
+        counts = []
+        for states in self.states.both:
+            assert isinstance(states, FragmentStates)
+            extent, count = self.blocks(states.along_y)
+            counts.append(-(-(y if states.along_y else x) // extent) * count)
+        return counts
