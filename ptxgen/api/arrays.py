@@ -390,13 +390,15 @@ def require_same_memory(name: str, v: View, other: str, w: View) -> None:
         raise InputError(f"{' and '.join(places)}; they must be in the same memory")
 
 
-def require_disjoint(out: View, **operands: View) -> None:
+def require_disjoint(out: View, argument: str = "out", /, **operands: View) -> None:
     """OverlapError: ``out`` shares memory with an operand. InputError: it is read-only. ShapeError: its own elements
-    share memory."""
+    share memory. ``argument``: the name of ``out`` in messages."""
     for name, x in operands.items():
         if overlap(out, x):
-            raise OverlapError(f"out shares memory with {name}; they must not overlap")
+            raise OverlapError(f"{argument} shares memory with {name}; they must not overlap")
     if out.readonly:
-        raise InputError("out is read-only")
+        raise InputError(f"{argument} is read-only")
     if overlaps_itself(out):
-        raise ShapeError(f"out has shape {out.shape} and strides {out.strides}; its elements must not share memory")
+        raise ShapeError(
+            f"{argument} has shape {out.shape} and strides {out.strides}; its elements must not share memory"
+        )

@@ -46,9 +46,11 @@ def epilogue_arguments(
     aux: Any,
     *,
     operands: tuple[View, View] | None = None,
+    sums: Any = None,
 ) -> EpilogueArgs:
     """Converts the arguments of ``gemm``. ``shape``: the shape of ``out``, with an optional leading batch axis;
-    ``operands``: a and b, for which block scales are allowed; None: block scales are not allowed.
+    ``operands``: a and b, for which block scales are allowed; None: block scales are not allowed; ``sums``: the array
+    to which the sums are stored; None: they are not.
 
     ShapeError, InputError: an argument breaks a rule.
     """
@@ -89,9 +91,35 @@ def epilogue_arguments(
             arrays.append((name, v))
     if residual is not None:
         ops.append("residual")
+    if sums is not None:
+        arrays.append(("sums", _sums(sums, out, (*shape[:-1], n), activation)))
+        ops.append("store_sums")
     if activation is not None:
         ops.append(activation)
     return EpilogueArgs(tuple(ops), tuple(arrays), blocks)
+
+
+def _sums(sums: Any, out: View, shape: tuple[int, ...], activation: str | None) -> View:
+    """The array for the sums, of shape ``shape``. InputError, ShapeError: it breaks a rule."""
+    if activation is None or len(shape) != 2:
+        raise InputError(
+            "sums is an array; activation must then be given, and a and b be matrices, because out has the sums"
+            if activation is None
+            else "sums is an array and a or b has a batch; with sums both must be matrices"
+        )
+    v = view(sums, "sums")
+    if v.shape != shape or v.dtype is not out.dtype or v.host != out.host:
+        wanted = f"{out.dtype} of {'x'.join(map(str, shape))}"
+        raise ShapeError(
+            f"sums is {v.dtype} of {'x'.join(map(str, v.shape))}; it must be {wanted}, in the memory of out"
+        )
+    each = shape[1] // max(out.shape[1], 1)
+    strides = (out.strides[0] * each, out.strides[1])
+    if not out.host and v.strides != strides and 0 not in shape:
+        raise ShapeError(f"sums has strides {v.strides}; they must be {strides}, for out with strides {out.strides}")
+    if v.address % (each * out.dtype.bytes):
+        raise ShapeError(f"sums starts at {v.address:#x}; with a gated activation it must be a multiple of 4 bytes")
+    return v
 
 
 def text_of(activation: Any) -> Any:

@@ -60,6 +60,7 @@ def gemm(
     residual: Any = None,
     activation: Activation | None = None,
     aux: Any = None,
+    sums: Any = None,
     scale_a: Any = None,
     scale_b: Any = None,
     workspace: Any = None,
@@ -99,6 +100,10 @@ def gemm(
     ⌈K/128⌉×N or ⌈K/128⌉×⌈N/128⌉, in a batch for each item. Each sum of 128 of K is multiplied by the product of its two
     scales, and added to the total in float32. A call without an epilogue has the least overhead.
 
+    ``sums``: an array of the dtype and strides of ``out`` to which the kernel also stores the sums, the argument of the
+    activation, for its gradient (``gelu_grad`` with ``aux``). With a gated activation it is M×N, and its rows are twice
+    as far from each other as those of ``out``.
+
     ``out`` must not share memory with another argument. Results carry no gradient: while PyTorch records gradients,
     tensors that require one are rejected. Masked arrays are rejected.
 
@@ -116,7 +121,7 @@ def gemm(
     """
     if type(alpha) is not float or type(beta) is not float:  # the cache key must contain the value, not the tensor
         alpha, beta = _factor(alpha, "alpha"), _factor(beta, "beta")
-    plain = activation is aux is bias is residual is scale_a is scale_b is None
+    plain = activation is aux is sums is bias is residual is scale_a is scale_b is None
     key, at_a, at_b, at_c = _key(a, b, out, alpha, beta, compute, deterministic, vendor) if plain else NO_KEY
     ready = launches.cached(key) if key is not None else None
     if ready is not None and workspace is not caller_workspace.QUERY_SIZE:
@@ -138,7 +143,7 @@ def gemm(
     with call_lock.lock:
         epilogue_args = (scale_a, scale_b, bias, residual, activation, aux)
         options = (alpha, beta, compute, deterministic)
-        result = launch_uncached(key, a, b, out, *options, epilogue_args, workspace, vendor=vendor)
+        result = launch_uncached(key, a, b, out, *options, epilogue_args, workspace, vendor=vendor, sums=sums)
     return new_arrays.result_of(result, a) if out is None else result  # type: ignore[no-any-return]
 
 
@@ -213,12 +218,15 @@ def launch_uncached(
     workspace: Any,
     allocation: Any = None,
     vendor: str | None = None,
+    sums: Any = None,
 ) -> Any:
     """Checks the arguments, selects, generates and launches; stores the launch under ``key`` if later calls can use it.
     ``allocation`` is stored with the launch: how a later call allocates the result (default: as ``gemm`` does). The
     caller holds ``call_lock.lock``."""
     if isinstance(b, QuantizedWeight):
         vendor_calls.require_mode(vendor)
+        if sums is not None:
+            raise InputError("sums is an array; with quantized weights it must be None")
         return quantized_calls.multiply(a, b, out, alpha, beta, compute, deterministic, epilogue_args, workspace)
     va, vb = view(a, "a", batched=True), view(b, "b", batched=True)
     compute, deterministic = word("compute", "" if compute is None else compute), flag("deterministic", deterministic)
@@ -245,8 +253,12 @@ def launch_uncached(
     check_out(va, vc, shape)
     if vc.conjugated:
         raise InputError("out is a view with the conjugate bit; pass out.resolve_conj()")
-    epilogue = epilogue_arguments(shape, vc, *epilogue_args, operands=(va, vb))
+    epilogue = epilogue_arguments(shape, vc, *epilogue_args, operands=(va, vb), sums=sums)
     require_disjoint(vc, a=va, b=vb, **dict(epilogue.arrays))
+    for name, v in epilogue.arrays:
+        if name == "sums":
+            others = {n: x for n, x in epilogue.arrays if n != name}
+            require_disjoint(v, name, a=va, b=vb, **others)
     if va.host and (size := caller_workspace.refuse_host_workspace(workspace)) is not None:
         return size
     summed = (va, vb) if alpha != 0 else (emptied(va, -1), emptied(vb, -2))
@@ -266,7 +278,7 @@ def launch_uncached(
         for name, v in epilogue.arrays:
             if name in ELEMENTWISE_OPERANDS and v.strides != vc.strides:
                 raise ShapeError(f"{name} has strides {v.strides}; they must be those of out, {vc.strides}")
-            if name in ELEMENTWISE_OPERANDS:  # the epilogue loads it with the vector width of the stores to C
+            if name in (*ELEMENTWISE_OPERANDS, "sums"):  # the epilogue accesses it with the vector width of C
                 problem = replace(problem, aligned_c=min(problem.aligned_c, alignment_of(v.address)))
     if 0 in vc.shape:
         return result if workspace is not caller_workspace.QUERY_SIZE else 0
@@ -423,7 +435,11 @@ def _compute_on_host(
     before = np.ascontiguousarray(into) if beta != 0 else np.empty(c.shape, into.dtype)
     named = dict(zip("ABC", (*arrays, before), strict=True))
     named |= {name: np.ascontiguousarray(as_numpy(v)) for name, v in epilogue.arrays}
-    into[...] = on_host.compute_on_host(problem, named, alpha, beta, use=vendor)["C"]
+    results = on_host.compute_on_host(problem, named, alpha, beta, use=vendor)
+    into[...] = results["C"]
+    for name, v in epilogue.arrays:
+        if name in results:
+            as_numpy(v)[...] = results[name]
 
 
 __all__ = ["driver", "gemm"]

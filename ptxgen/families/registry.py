@@ -265,6 +265,7 @@ MEANINGS = {
     "item_rows": "items that are ranges of rows of one array",
     "inner_expression": "inner operators other than a product",
     "complex_plus_times": "products of complex numbers",
+    "store_sums": "sums that are stored beside the results",
     "store_gated": "gated activations of adjacent sums",
     "store_value": "results that are values of an expression",
     "select_values": "lists of selected results",

@@ -41,11 +41,13 @@ class Sink(Protocol):
     ``has_workspace``: True if results are stored in the workspace.
     """
 
-    needs: ClassVar[frozenset[str]]
     template: ClassVar[str]
     templates: ClassVar[Path | None]
     shared_tile: ClassVar[bool]
     has_workspace: ClassVar[bool]
+
+    @property
+    def needs(self) -> frozenset[str]: ...
 
     @property
     def scalars(self) -> tuple[Scalar, ...]: ...
@@ -114,7 +116,6 @@ class StoreTile:
     scalar_bias: bool = False
     batched_bias: bool = False
 
-    needs: ClassVar[frozenset[str]] = frozenset(("store_tile",))
     template: ClassVar[str] = "epilogue/store.mako"
     templates: ClassVar[Path | None] = None
     shared_tile: ClassVar[bool] = False
@@ -122,6 +123,10 @@ class StoreTile:
     numbers: ClassVar[tuple[Number, ...]] = ()
     reads_k: ClassVar[bool] = False
     resets: ClassVar[tuple[Reset, ...]] = ()
+
+    @property
+    def needs(self) -> frozenset[str]:
+        return frozenset(("store_tile", *(["store_sums"] if any(op.stores for op in self.operations) else [])))
 
     @property
     def scalars(self) -> tuple[Scalar, ...]:
@@ -181,7 +186,9 @@ class StoreGated(StoreTile):
     """The sink C = gated activation(alpha · sums): each element of C is made from two adjacent columns of sums.
     ``out``: the type of half an element of C (``dtypes.HALVES``)."""
 
-    needs: ClassVar[frozenset[str]] = frozenset(("store_tile", "store_gated"))
+    @property
+    def needs(self) -> frozenset[str]:
+        return super().needs | {"store_gated"}
 
     @property
     def array_out(self) -> str:

@@ -11,9 +11,7 @@ from ptxgen.arguments import flag, integer, shown, word
 from ptxgen.errors import DtypeError, InputError, ShapeError
 from ptxgen.problem.dtypes import DTYPES, FAST_ACCUM, FLOATS_8, HALVES, Dtype, canonical, dtype
 from ptxgen.problem.epilogue_ops import (
-    ACTIVATION,
     NUMBERED_OPS,
-    PLACES,
     arrays_of,
     epilogue_op,
     epilogue_rows,
@@ -111,6 +109,7 @@ class ProblemBase:
     #: the numbers that are multiples of a vector access, in words; empty: ``STEPS`` names them
     ROWS: ClassVar[str] = "lengths of rows"
     GATED: ClassVar[bool] = False  #: True if the epilogue may have a gated activation
+    STORES_SUMS: ClassVar[bool] = False  #: True if the epilogue may store the sums
     COMPLEX: ClassVar[bool] = False  #: True if A, B and C may be complex
     COUNTS_PADDING: ClassVar[bool] = False  #: True if ``flops`` and ``bytes`` count work that a kernel may skip
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
@@ -288,7 +287,7 @@ class ProblemBase:
     def epilogue_rows(cls) -> tuple[tuple[str, ...], ...]:
         """The epilogue operations in rows, in the order of execution; an epilogue has at most one operation of each
         row."""
-        return epilogue_rows(cls.GATED)
+        return epilogue_rows(cls.GATED, cls.STORES_SUMS)
 
     def _normalize_epilogue(self) -> None:
         """Converts the epilogue to canonical names. InputError, DtypeError: an operation is unknown, out of order, or
@@ -297,8 +296,7 @@ class ProblemBase:
         rows = self.epilogue_rows() if given else ()
         texts = tuple(name for name in given if not name.isidentifier())
         if rows:  # activations of texts
-            at = PLACES.index(ACTIVATION)
-            rows = (*rows[:at], (*rows[at], *texts))
+            rows = (*rows[:-1], (*rows[-1], *texts))
         ordered = tuple(name for row in rows for name in row if name in given)
         if sorted(ordered) != sorted(given):
             forms = [x.form for x in NUMBERED_OPS.values()] if rows else []
@@ -385,7 +383,7 @@ class ProblemBase:
     @property
     def outputs(self) -> tuple[str, ...]:
         """The names of the arrays that a call writes."""
-        return ("C",)
+        return ("C", *(name for op in map(epilogue_op, self.epilogue_ops) if op.stores for name in op.arrays))
 
     @property
     def element(self) -> Dtype:

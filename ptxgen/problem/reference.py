@@ -20,7 +20,7 @@ from ptxgen.expr.node import Node, variables
 from ptxgen.expr.rounding import with_errors
 from ptxgen.problem.base import ProblemBase as Problem
 from ptxgen.problem.dtypes import Dtype, promotion_k
-from ptxgen.problem.epilogue_ops import ACTIVATION, ELEMENT, SCALE, EpilogueOp, epilogue_op
+from ptxgen.problem.epilogue_ops import ACTIVATION, ELEMENT, SCALE, STORE, EpilogueOp, epilogue_op
 from ptxgen.problem.operation import operation_of
 
 Array = np.ndarray[Any, Any]
@@ -194,6 +194,7 @@ def reference(
     epilogue = {
         name: _broadcast_region(arrays[name].reshape(p.broadcast_shapes[name][1]), at).astype(np.float64)
         for name in p.epilogue_operands
+        if name not in p.outputs
     }
     with np.errstate(all="ignore"):
         exact, scale = operation.product(p, arrays, box)
@@ -211,7 +212,7 @@ def reference(
                 variables = {"x": exact[..., ::2], "operand": exact[..., 1::2]}
             elif op.slope is None:
                 variables = {"x": exact, **({"operand": _at_rows(epilogue["aux"], exact)} if op.arrays else {})}
-            if op.place != SCALE:
+            if op.place not in (SCALE, STORE):
                 exact, scale = _applied(op, exact, scale, epilogue)
         if p.output.saturates and not p.epilogue_dtype.integer:
             exact = np.clip(exact, p.output.least, p.output.largest)

@@ -35,8 +35,9 @@ def linear(
 
     ``activation``: as for ``gemm``, without ``aux``; in ``torch.compile`` a text. A gated activation (swiglu, geglu, or
     an expression of ``x`` and ``up``) takes the rows of ``weight`` in pairs, a gate and a value in turn: the result is
-    …×N/2. If a gradient is recorded, the kernel stores the sums, and PyTorch computes the activation of them; so it
-    does for float64, where PTX lacks the functions, and for a gated activation of float32.
+    …×N/2. If a gradient is recorded, the kernel also stores the sums, of which PyTorch computes the gradient of the
+    activation. For float64, where PTX lacks the functions, and a gated activation of float32, PyTorch computes the
+    activation of the sums.
     """
     text = None if activation is None else activations.given(activation)
     if isinstance(weight, QuantizedWeight):
@@ -51,8 +52,9 @@ def linear(
     return result
 
 
-def _key(input: Tensor, weight: Tensor, bias: Tensor | None, text: str) -> Any:
-    return key_of("linear_activation", (launching.settings(input, "matmul"), text), input, weight, bias)
+def _key(input: Tensor, weight: Tensor, bias: Tensor | None, text: str, keeps_sums: bool) -> Any:
+    options = launching.settings(input, "matmul"), text, keeps_sums
+    return key_of("linear_activation", options, input, weight, bias)
 
 
 def _kernel(
@@ -60,19 +62,23 @@ def _kernel(
 ) -> tuple[Tensor, Tensor]:
     """The result and the sums, which are empty unless ``keeps_sums``."""
     text = activations.checked(activation)
-    key, at_input, at_weight, at_bias = (None, 0, 0, ()) if keeps_sums else _key(input, weight, bias, text)
-    launch = None if keeps_sums else launches.cached(key)
+    key, at_input, at_weight, at_bias = _key(input, weight, bias, text, keeps_sums)
+    launch = launches.cached(key)
     if launch is not None:
-        return launching.launch(*launch[:2], at_input, at_weight, at_bias), input.new_empty(0)
+        sums = input.new_empty((*input.shape[:-1], weight.shape[0]) if keeps_sums else 0)
+        addresses = (*at_bias, sums.data_ptr()) if keeps_sums else at_bias
+        return launching.launch(*launch[:2], at_input, at_weight, addresses), sums
     shape = _shape(input, weight, bias, text)
-    if keeps_sums or not activations.has_kernel(text, input.dtype):
+    if not activations.has_kernel(text, input.dtype):
         sums = products.linear(input, weight, bias)
         return activations.value(text, sums), sums if keeps_sums else input.new_empty(0)
+    sums = input.new_empty((*shape[:-1], weight.shape[0]) if keeps_sums else 0)
     rows, k = math.prod(shape[:-1]), weight.shape[1]
     a, b, c = input.resolve_neg().reshape(rows, k), weight.resolve_neg(), launching.vector(bias)
     key = key if in_place((a, input), (b, weight), (c, bias)) else None
-    out = products.multiply(key, a, b.t(), input.new_empty(shape), (rows, shape[-1]), c, activation=text)
-    return out, input.new_empty(0)
+    out, view = input.new_empty(shape), (rows, shape[-1])
+    stored = sums if keeps_sums else None
+    return products.multiply(key, a, b.t(), out, view, c, activation=text, sums=stored), sums
 
 
 def _shape(input: Tensor, weight: Tensor, bias: Tensor | None, text: str) -> Shape:

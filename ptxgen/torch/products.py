@@ -68,10 +68,11 @@ def multiply(
     residual: Tensor | None = None,
     alpha: float = 1.0,
     activation: str | None = None,
+    sums: Tensor | None = None,
 ) -> Tensor:
     """Computes alpha·a·b, of matrices or of batches of matrices, with the epilogue operands ``bias`` and ``residual``
-    and an activation, and stores it to ``out``, whose shape for the kernel is ``view``. The launch is cached under
-    ``key``."""
+    and an activation, and stores it to ``out``, whose shape for the kernel is ``view``, and the sums to ``sums``. The
+    launch is cached under ``key``."""
     tf32, deterministic = launching.settings(a, "matmul")
     if 0 not in out.shape:
         with call_lock.lock:
@@ -88,6 +89,7 @@ def multiply(
                 epilogue,
                 None,
                 allocation(out),
+                sums=None if sums is None else sums.view(view[0], -1),
             )
     return out
 

@@ -23,6 +23,13 @@ ${bias_of_item(f"%{name}")}\
     // %${name}: bytes from an element of C to its ${plan.fused_ops.names[name]}
     sub.u64 %${name}, %${name}, %C;
 % endfor
+% for name in plan.fused_ops.stored:
+    // %${name}: bytes from the place of an element of C to that of its sums
+    sub.u64 %${name}, %${name}, %C;
+  % if plan.c.pair_type:
+    sub.u64 %${name}, %${name}, %C;
+  % endif
+% endfor
 </%def>
 
 ## Moves the address of the bias to that of the batch item.
@@ -94,6 +101,23 @@ ${load(ptx_type, "%elem_addr", guard)}\
 ${c_elements.load("%elem_addr", offset, guard)}\
 </%def>
 
+## Stores the sums to an array, in the type of C. Two sums of a gated activation have twice the bytes of an element of C.
+<%def name="stored(name, registers, at, offset, guard)">
+% if plan.c.pair_type:
+    add.u64 %elem_addr, ${at}, ${offset};
+    mad.lo.u64 %elem_addr, %elem_addr, 2, %${name};
+  % for n, (low, high) in enumerate(zip(registers[::2], registers[1::2])):
+    cvt.rn.${plan.c.pair_type}.f32 ${plan.c.half[0]}, ${low};
+    cvt.rn.${plan.c.pair_type}.f32 ${plan.c.half[1]}, ${high};
+    mov.b32 %elem_index, ${plan.c.half[:]};
+    ${guard}st.global.b32 [%elem_addr+${plan.fused_ops.words[n]}], %elem_index;
+  % endfor
+% else:
+    add.u64 %elem_addr, ${at}, %${name};
+${c_elements.store(registers, "%elem_addr", offset, guard)}\
+% endif
+</%def>
+
 ## A step on all registers. An element of its array is loaded once, unless it differs between them.
 <%def name="applied(step, registers, at, offset, guard, row, column)">
 <% skipped = plan.fused_ops.is_skipped(step, guard) %>\
@@ -105,6 +129,8 @@ ${elementwise(step.array, at, offset, guard)}\
   % for q, r in enumerate(registers):
 ${fused_step.on(step, r, plan.c.values[q], guard)}\
   % endfor
+% elif step.spans == "stored":
+${stored(step.array, registers, at, offset, guard)}\
 % elif step.spans == "one":
 ${load(plan.fused_ops.operands[step.array][0], f"%{step.array}", guard)}\
 ${fused_step.on_all(step, registers, guard)}\

@@ -12,7 +12,7 @@ import pytest
 import ptxgen
 from ptxgen.codegen.config.config import parse_config
 from ptxgen.codegen.render import render
-from ptxgen.errors import ConfigError, DtypeError, InputError, ShapeError, TaskError
+from ptxgen.errors import ConfigError, DtypeError, InputError, OverlapError, ShapeError, TaskError
 from ptxgen.export.operations import epilogue_sum
 from ptxgen.expr.evaluate import evaluate
 from ptxgen.families.plan_factory import plan_for
@@ -275,6 +275,55 @@ def test_gemm_computes_gated_activations(monkeypatch: pytest.MonkeyPatch) -> Non
         Conv(1, 8, 8, 8, 8, 1, 1, dtype="f16", epilogue="silu(x)*up")
     with pytest.raises(ShapeError, match="n is 7; with a gated activation it must be even"):
         Gemm(8, 7, 8, dtype="f16", epilogue="swiglu")
+
+
+STORES = (
+    ("f32", "ms=4 ns=4 ml=16 nl=32 lanes_m=4 cp_async_a=0 cp_async_b=0 vec_c=2", "residual,store_sums,gelu"),
+    (*GATED[0], "bias_column,store_sums,swiglu"),
+    (*GATED[1], "scale_rows,store_sums,geglu"),
+    (*GATED[1], "scale,bias_row,store_sums,x*aux"),
+    (*GATED[2], "store_sums,relu"),
+    (*GATED[3], "bias_column,store_sums,swiglu"),
+    ("bf16", "family=wgmma ml=64 nl=64 u=32 stages=2 transposed_mma=1 vec_c=2", "store_sums,gelu"),
+)
+
+
+@pytest.mark.parametrize(("dtype", "text", "epilogue"), STORES)
+def test_kernels_store_the_sums(dtype: str, text: str, epilogue: str) -> None:
+    """Beside C, before the activation; rows and columns past whole tiles, and gaps between rows, which do not change."""
+    p = Gemm(37, 80, 40, "NT", dtype, epilogue=epilogue)
+    p = replace(p, ldc=p.columns_c + 8)
+    results = check_some(EmulatedDriver(H200), p, parse_config(text))
+    assert all(r.ok for r in results), [str(r) for r in results]
+    assert p.outputs == ("C", "sums")
+    assert parse(p.key()) == p
+
+
+def test_gemm_stores_the_sums(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PTXGEN_DRIVER", "emulated")
+    sums, half = np.empty_like(AUX), [x.astype(np.float16) for x in (A, B)]
+    got = ptxgen.gemm(A, B, activation="gelu_erf", sums=sums, bias=B[0])
+    np.testing.assert_allclose(sums, X + B[0], atol=1e-5)
+    assert np.array_equal(got, ptxgen.gemm(A, B, activation="gelu_erf", bias=B[0]))
+    both = np.empty((20, 24), np.float16)
+    got = ptxgen.gemm(*half, activation="swiglu", sums=both)
+    np.testing.assert_allclose(both, X, atol=1e-2)
+    gate, up = both[:, ::2].astype(np.float64), both[:, 1::2]
+    np.testing.assert_allclose(got, gate / (1 + np.exp(-gate)) * up, rtol=1e-2, atol=1e-2)
+    with pytest.raises(InputError, match="sums is an array; activation must then be given"):
+        ptxgen.gemm(A, B, sums=sums)
+    with pytest.raises(InputError, match="sums is an array and a or b has a batch"):
+        ptxgen.gemm(A[None], B[None], sums=sums[None], activation="relu")
+    with pytest.raises(ShapeError, match="sums is f16 of 20x24; it must be f32 of 20x24, in the memory of out"):
+        ptxgen.gemm(A, B, sums=both, activation="relu")
+    with pytest.raises(OverlapError, match="sums shares memory with aux"):
+        ptxgen.gemm(A, B, sums=AUX, aux=AUX, activation="gelu_grad")
+    with pytest.raises(InputError, match="with store_sums batch must be 1, and out 16 or more bits wide"):
+        Gemm(8, 8, 8, epilogue="store_sums,relu", batch=2)
+    with pytest.raises(InputError, match="its operations must be among"):
+        GroupedGemm(((8, 8, 8),), epilogue="store_sums,relu")
+    with pytest.raises(InputError, match="epilogue has store_sums; an exported library has operations with names"):
+        epilogue_sum("store_sums,relu")
 
 
 def test_a_gated_product_takes_the_configuration_of_the_product() -> None:

@@ -11,7 +11,7 @@ from ptxgen.expr.ptx import Temporaries, statements
 from ptxgen.expr.value_types import PRED
 from ptxgen.lowering.descriptor_table import grouped
 from ptxgen.lowering.kernel_problem import KernelProblem
-from ptxgen.problem.epilogue_ops import COLUMN, ROW, SCALE, EpilogueOp, EpilogueStep
+from ptxgen.problem.epilogue_ops import COLUMN, ROW, SCALE, STORED, EpilogueOp, EpilogueStep
 
 
 @dataclass(frozen=True)
@@ -77,6 +77,8 @@ class FusedOps(Part):
         """Operand -> the byte offsets of its elements."""
         return {name: range(0, size << 16, size) for name, (_, size) in self.operands.items()}
 
+    words = range(0, 64, 4)  #: the byte offsets of pairs of stored sums
+
     @property
     def bias_extent(self) -> str:
         """The number of elements of a batch item's bias, as PTX operand."""
@@ -99,6 +101,11 @@ class FusedOps(Part):
         """The declaration of the registers of a pair of elements of ``aux``, after a comma; empty: there is no
         ``aux``."""
         return ", %aux_val<2>" if "aux" in self.operands else ""
+
+    @property
+    def stored(self) -> list[str]:
+        """The arrays to which sums are stored."""
+        return [step.array for step in self.steps if step.spans == STORED]
 
     @property
     def names(self) -> dict[str, str]:

@@ -42,6 +42,7 @@ FAMILY = TileFamily(
         "different_bits",
         "truth_words",
         "store_gated",
+        "store_sums",
         "store_value",
         "select_values",
         "mirrored",

@@ -54,6 +54,7 @@ FAMILY = TileFamily(
         "complex_plus_times",
         "inner_expression",
         "store_gated",
+        "store_sums",
         "store_value",
         "select_values",
         "mirrored",

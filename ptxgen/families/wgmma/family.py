@@ -68,6 +68,7 @@ FAMILY = TileFamily(
         "item_rows",
         "item_rows_output",
         "store_gated",
+        "store_sums",
         "store_value",
         "select_values",
         "mirrored",

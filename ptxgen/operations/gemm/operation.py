@@ -72,8 +72,13 @@ def _kernel(driver: Any, p: Gemm, text: str) -> VendorKernel:
     return cublaslt.CublasLtKernel(driver, p, text)
 
 
+def _vendor_computes(p: Gemm) -> bool:
+    """False if cuBLASLt lacks an operation of the epilogue, or the scales of blocks."""
+    return not (p.scalings or p.gated or p.stores_sums)
+
+
 _CUBLAS = Installation(_cublas_version, "not installed", lambda: install_extra("baseline"))
-_CALLS = VendorCalls(_cublas_version, _search, _kernel, computes=lambda p: not p.scalings)
+_CALLS = VendorCalls(_cublas_version, _search, _kernel, computes=_vendor_computes)
 
 GEMM = Operation(
     Gemm,

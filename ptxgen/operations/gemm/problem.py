@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from numbers import Integral
 from typing import Any
 
@@ -48,7 +48,9 @@ class Gemm(ProblemBase):
     be an expression of ``x``, the sum, and ``aux``, in the language of tasks; ``epilogue`` then has its canonical text.
     A gated activation, ``swiglu``, ``geglu`` or an expression of ``x`` and ``up``, makes an element of C from two sums:
     ``x`` belongs to an even column of B, ``up`` to the next column. C is then M×N/2, of f16 or bf16, and beta is 0;
-    scales and a bias may precede a gated activation. Products of s8 are summed in s32; the epilogue computes in f32
+    scales and a bias may precede a gated activation. ``store_sums``, before the activation, stores the sums to ``sums``
+    (M×N), which has the type and alignment of C, and its strides, or twice its leading dimension with a gated
+    activation. Products of s8 are summed in s32; the epilogue computes in f32
     unless C is s32. 8-bit results are rounded to nearest and saturated to finite values; fp8 keeps NaN.
 
     ``block_a``, ``block_b``: the blocks of A and of B, of fp8, that have one f32 scale each: 1x128, one row of A (one
@@ -133,6 +135,7 @@ class Gemm(ProblemBase):
 
     operation = "gemm"
     GATED = True
+    STORES_SUMS = True
     COMPLEX = True
     SHAPE = ("m", "n", "k")
     SHAPE_FORM = "M,N,K"
@@ -150,6 +153,10 @@ class Gemm(ProblemBase):
         check_blocks(self, self.block_a, self.block_b)
         if self.gated and self.n % 2:
             raise ShapeError(f"n is {self.n}; with a gated activation it must be even: a gate and a value in turn")
+        if self.stores_sums and (self.batch != 1 or self.output.bytes == 1):
+            raise InputError(
+                f"epilogue is {self.epilogue!r}; with store_sums batch must be 1, and out 16 or more bits wide"
+            )
         for name, columns in (("lda", self.columns_a), ("ldb", self.columns_b), ("ldc", self.columns_c)):
             value = getattr(self, name)
             if value == 0:
@@ -243,6 +250,22 @@ class Gemm(ProblemBase):
         return self.n // 2 if self.gated else self.n
 
     @property
+    def ld_sums(self) -> int:
+        """The leading dimension of the array to which ``store_sums`` stores the sums: that of C, or twice as much with
+        a gated activation, so that both arrays have the same gaps."""
+        return self.ldc * (2 if self.gated else 1)
+
+    @property
+    def stores_sums(self) -> bool:
+        """True if the kernel stores the sums beside C."""
+        return "store_sums" in self.epilogue_ops
+
+    def of_sums(self) -> Gemm:
+        """The product whose C are the sums that ``store_sums`` stores."""
+        before = self.epilogue_ops[: self.epilogue_ops.index("store_sums")]
+        return replace(self, epilogue=",".join(before), ldc=self.ld_sums)
+
+    @property
     def rows_a(self) -> int:
         """The number of stored rows of A."""
         return self.m if self.orders[0] == "N" else self.k
@@ -290,7 +313,7 @@ class Gemm(ProblemBase):
             for x, stride in zip(self.types[:2], self.strides[:2], strict=True)
         )
         scales = 4 * sum(math.prod(shape) for shape in self.scale_shapes.values())
-        results = self.output.bytes * self.batch * self.m * self.columns_c
+        results = self.output.bytes * self.batch * self.m * (self.columns_c + self.n * self.stores_sums)
         return (a * self.m + b * self.n) * self.k + scales + results
 
     @property
@@ -337,6 +360,7 @@ class Gemm(ProblemBase):
             "bias": ((self.m,), (-1, 1)) if row_bias else ((self.n,), (1, -1)),
         }
         known |= dict.fromkeys(ELEMENTWISE_OPERANDS, (whole, whole))
+        known["sums"] = ((self.m, self.ld_sums), (self.m, self.ld_sums))
         return {name: known[name] for name in self.epilogue_operands}
 
 

@@ -42,6 +42,7 @@ class QuantizedGemm(Gemm):
     scales: str = field(default="", metadata=described("Type of the scales: that of A (default) or f32."))
 
     operation = "quantized_gemm"
+    STORES_SUMS = False
     CODE_OPTIONS = ("compute", "out", "epilogue", "weights", "group", "zeros", "scales")
 
     def __post_init__(self) -> None:
