@@ -29,6 +29,7 @@ __all__ = [
     "conv_transpose3d",
     "device",
     "gemm",
+    "gemm_bias_grad",
     "gemm_grouped",
     "gemm_jagged",
     "gemm_jagged_input_grad",
@@ -50,6 +51,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     from ptxgen.api.autotune import autotune
+    from ptxgen.api.bias_grad import gemm_bias_grad
     from ptxgen.api.caller_workspace import workspace_size
     from ptxgen.api.conv import (
         conv1d,
@@ -122,6 +124,7 @@ _TASK_WORDS = (
 _MODULES = {
     **dict.fromkeys(_TASK_WORDS, "operations.task.tracing.functions"),
     "gemm": "api.gemm",
+    "gemm_bias_grad": "api.bias_grad",
     "gemm_grouped": "api.grouped",
     "Gemm": "operations.gemm.problem",
     "Conv": "operations.conv.problem",

@@ -326,6 +326,23 @@ def test_gemm_stores_the_sums(monkeypatch: pytest.MonkeyPatch) -> None:
         epilogue_sum("store_sums,relu")
 
 
+def test_gradients_of_a_bias(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PTXGEN_DRIVER", "emulated")
+    masked, sums = ptxgen.gemm_bias_grad(A, B, activation="relu_grad", aux=AUX)
+    assert np.array_equal(masked, ptxgen.gemm(A, B, activation="relu_grad", aux=AUX))
+    np.testing.assert_allclose(sums, np.where(AUX > 0, X, 0).sum(0), rtol=1e-5, atol=1e-5)
+    half, given = [x.astype(np.float16) for x in (A, B)], np.empty(24, np.float32)
+    out, sums = ptxgen.gemm_bias_grad(*half, activation="gelu_grad", aux=AUX.astype(np.float16), bias_grad=given)
+    assert sums is given
+    np.testing.assert_allclose(sums, out.astype(np.float64).sum(0), rtol=1e-5, atol=1e-5)  # of stored elements, in f32
+    with pytest.raises(ShapeError, match=r"bias_grad is f32 of shape \(23,\); it must be f32 of 24 elements"):
+        ptxgen.gemm_bias_grad(A, B, bias_grad=given[:23])
+    with pytest.raises(ShapeError, match="a has 3 dimensions; it must have 2"):
+        ptxgen.gemm_bias_grad(A[None], B)
+    with pytest.raises(DtypeError, match="out is s32; with the gradient of a bias it must be f16, bf16, f32 or f64"):
+        ptxgen.gemm_bias_grad(A.astype(np.int8), B.astype(np.int8))
+
+
 def test_a_gated_product_takes_the_configuration_of_the_product() -> None:
     p = Gemm(64, 128, 64, "NT", "bf16", epilogue="swiglu")
     assert parse(p.key()) == p

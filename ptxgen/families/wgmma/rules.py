@@ -589,8 +589,8 @@ RULES = (
         lambda p, c, g, d: _epilogue_smem(p, c, g),
         "epilogue_smem={c.epilogue_smem}, epilogue_subtiles={c.epilogue_subtiles},"
         " epilogue_buffers={c.epilogue_buffers}: C has two bytes per element and is stored in subtiles of a multiple of"
-        " 8 of {g.reduction.owner_columns} columns, not with splitk=workspace or store_sums, and with a residual or relu_grad"
-        " only if the rows of C are whole 16 bytes that TMA can store, or pixels of a phase",
+        " 8 of {g.reduction.owner_columns} columns, not with splitk=workspace or store_sums, and with a residual or"
+        " relu_grad only if the rows of C are whole 16 bytes that TMA can store, or pixels of a phase",
     ),
     Rule(
         "wgmma_gated",
