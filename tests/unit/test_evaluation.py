@@ -18,7 +18,7 @@ from ptxgen.operations.conv.problem import Conv
 from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.problem.device import device
 from ptxgen.tuning.model import evaluation, perceptron, training
-from ptxgen.tuning.model.model_trees import weighted_sum
+from ptxgen.tuning.model.model_trees import LEAF_STEP, weighted_sum
 from ptxgen.tuning.model.training import Training
 from ptxgen.tuning.store import tuning_files
 from ptxgen.tuning.store.exchange import Header
@@ -55,7 +55,9 @@ def test_weighted_sum_of_boosters(rows):
     weights = (0.25, -0.5)
     total = weighted_sum(dict(zip(members, weights, strict=True)), rows.x.shape[1])
     expected = sum(w * booster.inplace_predict(rows.x) for booster, w in zip(members, weights, strict=True))
-    assert np.abs(total.inplace_predict(rows.x) - expected).max() < 1e-5
+    assert (
+        np.abs(total.inplace_predict(rows.x) - expected).max() < 20 * LEAF_STEP / 2
+    )  # the leaves of 20 trees are rounded
     assert total.num_boosted_rounds() == 20
     first = total.inplace_predict(rows.x, iteration_range=(0, 6))
     assert np.abs(first - expected).mean() < np.abs(first).mean()
