@@ -51,8 +51,8 @@ def test_adversarial_scales_of_one_expert(config: str) -> None:
     arrays["C"][...] = np.nan
     runner = Runner.of(EmulatedDriver(FEW_SMS), p, parse_config(config))
     out = runner.compute(arrays, 1.0, 0.0)["C"]
-    found = group_deviation(p, arrays, out, "normal")
-    assert found.ok, found
+    deviation = group_deviation(p, arrays, out, "normal")
+    assert deviation.ok, deviation
     rows = np.isfinite(out.reshape(-1, 40)).sum(axis=1)
     assert rows.tolist() == [40] * 3 + [38] * 5 + [40] * 71
 
