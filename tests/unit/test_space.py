@@ -633,6 +633,18 @@ def test_search_leaves_out_dominated_families(p, left_out):
     assert {part.base.family.name for part in every.parts} - {part.base.family.name for part in some.parts} == left_out
 
 
+def test_search_leaves_out_narrow_boxes_of_large_weight_gradients():
+    v = Conv(2, 256, 9, 9, 512, 3, 3, layout="NHWC", dtype="f16", direction="weight_grad")
+    sides = []
+    for p in (lower(v), lower(replace(v, c=32, k=96))):
+        every, some = space.candidates(p, H200), space.candidates(p, H200, searched=True)
+        for c in (every, some):
+            rows = c.take(np.flatnonzero(c.family == WGMMA.code))
+            sides.append({*np.where(rows.transposed_mma == 1, rows.ml, rows.nl).tolist()})
+    assert sides[0] - sides[1] == {80, 112, 176}
+    assert sides[2] == sides[3]
+
+
 def test_small_k_has_small_depths():
     """At most the least depth of one iteration, and the exact one without shared memory."""
     depths = {k: space.SPACES[0].depths(kernel(64, 64, k, "NT")) for k in (1, 5, 9, 16, 17)}

@@ -105,6 +105,11 @@ class CandidateSpace:
         measurements. Samplers draw from dominated families, too, and so get measurements."""
         return False
 
+    def dominated_tiles(self, p: KernelProblem, tiles: Columns) -> NDArray[np.bool_] | None:
+        """A mask of the tiles that a search on ``p`` leaves out, because others were faster in measurements of such
+        problems; None: it leaves out none. Samplers draw from these tiles, too."""
+        return None
+
     # ---- the rows of a base, which extents do not affect; ``p`` is the representative of a class
 
     def tiles(self, p: KernelProblem) -> Columns:

@@ -173,7 +173,7 @@ def candidates(p: KernelProblem, d: Device, representatives: bool = False, searc
     """The whole legal space of ``p`` on ``d`` over the axes that are not refined; refined axes have good defaults.
 
     ``representatives``: True for one configuration of each equivalence class and slice count, which ``members``
-    expands. ``searched``: True for the families that are not dominated only.
+    expands. ``searched``: True for the families and tiles that are not dominated only.
     """
     parts: list[Part] = []
     rows, cell = [np.zeros(0, np.int32)], [np.zeros(0, np.int32)]
@@ -186,6 +186,8 @@ def candidates(p: KernelProblem, d: Device, representatives: bool = False, searc
         parts.append(Part(product, b, cells, first_row, first_cell))
         open_ = (broken == -1).reshape(len(b.tiles), -1)
         total += int((b.counts * open_).sum())
+        if searched and (dominated := f.dominated_tiles(product, b.tiles)) is not None:
+            open_ &= ~dominated[:, None]
         every = np.sort(b.representatives) if representatives else np.arange(len(b.columns), dtype=np.int32)
         tile = b.tile[every] if representatives else b.tile
         accepted = b.accepted if b.accepted is None or not representatives else b.accepted[every]
