@@ -88,8 +88,8 @@ def geometry(p: KernelProblem, c: Any) -> QuantizedMmaGeometry:
     # ptxas hoists loads of activations, of a step and of the next one, of two next ones if there are many
     ahead = where(steps > 1, where(steps >= MANY_STEPS, 3, 2), 1)
     hoisted = tiles_m * depth // where(c.vec_a == 1, 1, 2) * ahead - chunk // 2 * tiles_m - HOISTED
-    # those from shared memory need half of their registers; of several steps, ptxas hoists two more
-    from_shared = chunk // 4 * tiles_m * where(steps > 1, 3, -1)
+    # those from shared memory need half of their registers; of several steps, ptxas hoists two more, of many three more
+    from_shared = chunk // 4 * tiles_m * where(steps > 1, where(steps >= MANY_STEPS, 4, 3), -1)
     hoisted = where(c.stages > 0, from_shared, np.maximum(hoisted, 0))
     # of many steps with two tiles along M, ptxas also dequantizes weights of the next step ahead
     hoisted += where(grouped & (steps >= MANY_STEPS) & (tiles_m > 1), DEQUANTIZED * c.ns, 0)
