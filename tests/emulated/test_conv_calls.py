@@ -165,7 +165,7 @@ def test_number_of_cached_calls_is_limited(counting: Counting, monkeypatch: pyte
     held: dict[int, tuple[Any, Any]] = {}
     for width in (3, 4, 5, 3, 6):
         right(held, width)
-    widths = [images[3] for *_, images in (key[:8] for key in launches.launches)]
+    widths = [images[3] for *_, images in (key[:9] for key in launches.launches)]
     assert widths == [6, 4, 7]  # images are one wider: 5, 3, 6
 
 
