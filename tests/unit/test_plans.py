@@ -83,6 +83,8 @@ def test_a_problem_has_a_selection():
         ptxgen.selection("gemm")
     with pytest.raises(DeviceError):
         ptxgen.selection(problem, "h2000")
+    with pytest.raises(InputError, match=r"condition is gemm 16,2560,2560 NN f32; ptxgen.selection\(problem\) selects"):
+        ptxgen.select(problem)
 
 
 def test_devices():
