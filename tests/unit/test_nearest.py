@@ -97,7 +97,7 @@ def test_a_shipped_winner_of_the_nearest_device_is_used_and_its_time_is_a_predic
     assert select(WINNER, A100)[0].origin == "model"  # its kernels differ
 
 
-SEEDED = Gemm(1536, 1536, 1536, "NN", "f16")  # has seeds of an h200, and no winner
+SEEDED = Gemm(1536, 1536, 1536, "TN", "f16")  # has seeds of an h200, and no winner
 
 
 def test_seeds_of_another_device_and_the_models_choice_are_ranked_by_prediction():
