@@ -73,7 +73,7 @@ STAGES = (2, 3, 4, 6, 8, 12)
 WAITING_LIMIT = 64  #: most slices that may wait for each other
 REALIGNED = 2  #: element size in bytes of operands that can be realigned in shared memory
 LARGE = 256  #: extents from which tiles with boxes of at most NARROW bytes are slow
-NARROW = 32
+NARROW = 32  #: bytes of a row of a narrow box
 SMALL = 16  #: if K is not greater, and there are not more rows or columns, other families are as fast
 LEAST = (16, 32)  #: values of tma_rows, besides 0
 #: raster_group of experts, if wgmma's 64 rows are along N and the expert has at most FEW tiles along M
