@@ -39,7 +39,7 @@ __all__ = [
     "pairwise",
     "plan",
     "sddmm",
-    "selection",
+    "select",
     "selection_digest",
     "spmm",
     "spmm_grouped",
@@ -68,10 +68,11 @@ if TYPE_CHECKING:
     from ptxgen.api.jagged import gemm_jagged, gemm_jagged_input_grad, gemm_jagged_weight_grad
     from ptxgen.api.pack_bits import pack_bits
     from ptxgen.api.pairwise import pairwise
-    from ptxgen.api.plans import CallPlan, device, plan, selection
+    from ptxgen.api.plans import CallPlan, device, plan
     from ptxgen.api.prepared_spmm import PreparedSpmm, spmm_prepare
     from ptxgen.api.quantized_weight import QuantizedWeight
     from ptxgen.api.runners import selection_digest
+    from ptxgen.api.select import select
     from ptxgen.api.sparse_matrix import SparseMatrix
     from ptxgen.api.spmm import sddmm, spmm
     from ptxgen.api.spmm_grouped import spmm_grouped
@@ -112,7 +113,6 @@ _TASK_WORDS = (
         "max_by",
         "min_by",
         "count_by",
-        "select",
         "top",
         "bottom",
         "distinct",
@@ -128,7 +128,7 @@ _MODULES = {
     "gemm_grouped": "api.grouped",
     "Gemm": "operations.gemm.problem",
     "Conv": "operations.conv.problem",
-    **dict.fromkeys(("CallPlan", "device", "plan", "selection"), "api.plans"),
+    **dict.fromkeys(("CallPlan", "device", "plan"), "api.plans"),
     "PreparedSpmm": "api.prepared_spmm",
     "QuantizedWeight": "api.quantized_weight",
     "SparseMatrix": "api.sparse_matrix",
@@ -145,6 +145,7 @@ _MODULES = {
     "unique_keys": "api.unique_keys",
     "Config": "codegen.config.config",
     "autotune": "api.autotune",
+    "select": "api.select",
     "selection_digest": "api.runners",
     "workspace_size": "api.caller_workspace",
     **dict.fromkeys(("gemm_jagged", "gemm_jagged_input_grad", "gemm_jagged_weight_grad"), "api.jagged"),

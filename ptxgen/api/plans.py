@@ -1,5 +1,4 @@
-"""``plan``: a call without data, whose problem can be read, tuned and loaded. ``selection``: the configuration of a
-problem. ``device``: the facts of a device."""
+"""``plan``: a call without data, whose problem can be read, tuned and loaded. ``device``: the facts of a device."""
 
 from __future__ import annotations
 
@@ -33,7 +32,7 @@ from ptxgen.problem.registry import Problem
 from ptxgen.settings import settings
 from ptxgen.tuning.deadline import Deadline
 from ptxgen.tuning.search.tuner import Tuned, tune
-from ptxgen.tuning.selection import Selection, require, why_unsupported
+from ptxgen.tuning.selection import Selection, why_unsupported
 from ptxgen.tuning.store.database import Database
 
 #: the text of an array without data, for example f16[2560,16]
@@ -151,25 +150,10 @@ def _array(x: Any) -> Any:
     return np.empty([int(n) for n in match[2].split(",")], element.numpy)
 
 
-def selection(problem: Problem, device: str | None = None) -> Selection:
-    """The configuration that computes a problem such as ``ptxgen.Gemm(2560, 16, 2560)``, with its source and its
-    measured or predicted time. No GPU is needed.
-
-    ``device``: the name of a device, for example ``h200``; None: the device that computes on host arrays, whose calls
-    use the same configuration. InputError: ``problem`` is no problem. DeviceError: the name is unknown. ConfigError: no
-    kernel computes the problem on the device.
-    """
-    if not isinstance(problem, Problem):
-        raise InputError(f"problem is {shown(problem)}; it must be a problem, as ptxgen.Gemm(2560, 16, 2560)")
-    if device is None:
-        return CallPlan(problem, None, {}).selection
-    return require(problem, devices.device(device), choice.database())[0]
-
-
 def device(name: str | None = None) -> Device:
     """The facts of the device with this name, for example ``h200`` or ``sm_86``; None: of the device that computes on
     host arrays. DeviceError: the name is unknown."""
     return drivers.driver().device if name is None else devices.device(name)
 
 
-__all__ = ["CallPlan", "device", "plan", "selection"]
+__all__ = ["CallPlan", "device", "plan"]

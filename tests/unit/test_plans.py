@@ -75,16 +75,16 @@ def test_errors(error, message, arguments):
 
 def test_a_problem_has_a_selection():
     problem = ptxgen.Gemm(16, 2560, 2560)
-    assert ptxgen.selection(problem) == ptxgen.plan(problem).selection
-    shipped = ptxgen.selection(problem, "h200")
+    assert ptxgen.select(problem) == ptxgen.plan(problem).selection
+    shipped = ptxgen.select(problem, device="h200")
     assert (shipped.problem, shipped.source) == (problem, "shipped")
     assert shipped.us > 0
-    with pytest.raises(InputError, match=r"problem is 'gemm'; it must be a problem, as ptxgen.Gemm"):
-        ptxgen.selection("gemm")
+    with pytest.raises(InputError, match=r"the first argument is 'gemm'; it must be a problem, as ptxgen.Gemm"):
+        ptxgen.select("gemm")
+    with pytest.raises(InputError, match=r"NN f32 is a problem and values are given"):
+        ptxgen.select(problem, "h200")
     with pytest.raises(DeviceError):
-        ptxgen.selection(problem, "h2000")
-    with pytest.raises(InputError, match=r"condition is gemm 16,2560,2560 NN f32; ptxgen.selection\(problem\) selects"):
-        ptxgen.select(problem)
+        ptxgen.select(problem, device="h2000")
 
 
 def test_devices():

@@ -6,13 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from ptxgen.errors import InputError, TaskError
+from ptxgen.errors import TaskError
 from ptxgen.operations.task.tracing import outputs
 from ptxgen.operations.task.tracing.operands import Axis, Reduced, Traced, computed
 from ptxgen.operations.task.tracing.places import error
 from ptxgen.operations.task.typed import CAST_TYPES, call, choice
 from ptxgen.operations.task.typed import cast as typed_cast
-from ptxgen.problem.base import ProblemBase
 
 __all__ = [
     "abs",
@@ -48,7 +47,6 @@ __all__ = [
     "prod",
     "prod_by",
     "rsqrt",
-    "select",
     "sqrt",
     "sum",
     "sum_by",
@@ -256,12 +254,7 @@ def count_by(row: Any, column: Any, condition: Any = 1) -> Reduced:
 
 
 def select(condition: Any, *values: Any) -> Reduced:
-    """The output that lists the values of the pairs for which a condition holds. InputError: the condition is a
-    problem, whose configuration ``ptxgen.selection`` selects."""
-    if isinstance(condition, ProblemBase):
-        raise InputError(
-            f"condition is {condition.key()}; ptxgen.selection(problem) selects the configuration of a problem"
-        )
+    """The output that lists the values of the pairs for which a condition holds."""
     return outputs.selected(condition, values)
 
 
