@@ -181,6 +181,13 @@ class Target(ProblemOptions):
         str | None,
         typer.Option(help="A named set of problems, for example isaac, odd or small (see docs/reference.md)."),
     ] = None
+    case: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TEXT",
+            help="Only the cases of the suite or the file whose names contain this text. Repeatable. [default: all]",
+        ),
+    ] = None
     shapes_file: Annotated[
         Path | None,
         typer.Option(
@@ -242,9 +249,6 @@ class Target(ProblemOptions):
         of = operation_named(self.operation_name)
         chosen = self.fields(of.options)
         cases: list[Case] = []
-        for text in self.shape or ():
-            values = {"operation": of.name, **of.problem.read_shape(text), **chosen}
-            cases.append(suites.case_of(values, self.column_major))
         if self.shapes_file is not None:
             with open_lines(self.shapes_file) as lines:
                 file, name = str(self.shapes_file), self.operation or ""
@@ -253,6 +257,10 @@ class Target(ProblemOptions):
             if self.column_major:
                 raise InputError(f"--column-major is given; suite {suite} sets the order of its extents itself")
             cases += suites.cases(suite, of.name, **chosen)
+        if self.case:
+            cases = suites.named(cases, self.case)
+        shapes = ({"operation": of.name, **of.problem.read_shape(text), **chosen} for text in self.shape or ())
+        cases = [*(suites.case_of(values, self.column_major) for values in shapes), *cases]
         if not cases:
             if self.shapes_file is not None:
                 raise no_problem(self.shapes_file)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -28,6 +28,15 @@ def cases(name: str, of: str = DEFAULT, **fields: Any) -> list[Case]:
     if suite.layouts and "layout" in fields:
         raise InputError(f"layout is {fields['layout']!r}; suite {name} sets the layout of each case itself")
     return list(suite.build(**fields))
+
+
+def named(cases: Sequence[Case], texts: Sequence[str]) -> list[Case]:
+    """The cases whose names contain one of ``texts``. InputError: no name contains a text."""
+    for text in texts:
+        if not any(text in case.name for case in cases):
+            names = ", ".join(shown(case.name) for case in cases) or "none"
+            raise InputError(f"case is {shown(text)}; it must be a part of the name of a case: {names}")
+    return [case for case in cases if any(text in case.name for text in texts)]
 
 
 def separated(cases: Iterable[Case]) -> list[Case]:

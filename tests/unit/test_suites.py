@@ -79,6 +79,13 @@ def test_unknown_suite_is_refused_with_the_names() -> None:
         suites.cases("linpack")
 
 
+def test_cases_are_named_by_a_part_of_their_names() -> None:
+    every = suites.cases("isaac")
+    assert suites.named(every, [every[2].name, every[1].name]) == every[1:3]
+    with pytest.raises(InputError, match=r"case is 'LINPACK 7'; it must be a part .* of a case: .*512"):
+        suites.named(every, ["LINPACK 7"])
+
+
 def test_names_of_a_suite_differ() -> None:
     for name in operation_named("gemm").suites:
         names = [c.name for c in suites.cases(name)]

@@ -235,7 +235,6 @@ ROWS = {
 def test_kernels_of_rows_compute_the_program(name: str, languages: None, monkeypatch: pytest.MonkeyPatch) -> None:
     p = Task(130, 300, 16, text=ROWS[name])
     monkeypatch.setattr(triton_rows, "TILES", triton_outer.TILES[:1])
-    monkeypatch.setattr(triton_rows, "DOT_TILES", triton_rows.DOT_TILES[:1])
     monkeypatch.setattr(triton_rows, "BLOCKS", 4)  # two parts of the columns
     driver: Any = StandInDriver(3.0, 2.0)
     stand_in_tensors(driver, monkeypatch)
@@ -571,21 +570,40 @@ def test_slabs_and_rows_fit_memory(torch_on_cpu: Any, monkeypatch: pytest.Monkey
     )
     many = torch_arrays.TorchEager(driver, replace(any_task("rows"), **large)).forms({"cdist": "", "cube": ""})
     assert (set(few), set(many)) == ({"cdist", "cube"}, {"cdist"})
-    compiled = torch_arrays.TorchCompiled(driver, replace(any_task("rows"), **large)).forms({"cube": "text"})
-    assert compiled == {"cube": ("text", 1 << 16), "cube by rows": ("text", 1 << 10)}
+    modules = {"cdist": "text", "cube": "text"}
+    compiled = torch_arrays.TorchCompiled(driver, replace(any_task("rows"), **large)).forms(modules)
+    assert compiled == {"cdist": ("text", 1 << 10), "cube": ("text", 1 << 16)}
 
 
 @pytest.mark.parametrize("name", ["rows", "list where", "logsumexp"])
-def test_rows_after_others_have_the_results_of_all(name: str, torch_on_cpu: Any) -> None:
+def test_rows_after_others_have_the_results_of_all(
+    name: str, torch_on_cpu: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     p = any_task(name)
     arrays = random_arrays(p, seed=3)
     given = [tensor_of(torch_on_cpu, p, u.role, arrays) for u in p.roles.uses]
+    numbers: set[tuple[Any, ...]] = set()  # the arguments for which the compiler would compile
+
+    def compiled(compute: Any, dynamic: bool) -> Any:
+        def call(*arguments: Any) -> Any:
+            numbers.add(tuple(x for x in arguments if isinstance(x, int)))
+            return compute(*arguments)
+
+        return call
+
+    tensors = {name: getattr(torch_on_cpu, name) for name in ("tensor", "int32", "cat")}
+    monkeypatch.setattr(torch_arrays, "load_torch", lambda: SimpleNamespace(compile=compiled, **tensors))
+    driver: Any = StandInDriver()
+    prepared = torch_arrays.TorchCompiled(driver, p).prepared
     for source in torch_text.sources(Parts(p)).values():
         compute = libraries.module_of(source).compute
         arguments = (*given, p.m, p.n, p.k, 7, {})
-        for one, other in zip(compute(*arguments), torch_arrays.by_rows(compute, p, 16)(*arguments), strict=True):
-            for x, y in zip(*((z if isinstance(z, tuple) else (z,)) for z in (one, other)), strict=True):
-                np.testing.assert_allclose(host(x), host(y), rtol=1e-6)
+        for function in (compute, prepared(compute)):
+            by_rows = torch_arrays.by_rows(function, p, 16)(*arguments)
+            for one, other in zip(compute(*arguments), by_rows, strict=True):
+                for x, y in zip(*((z if isinstance(z, tuple) else (z,)) for z in (one, other)), strict=True):
+                    np.testing.assert_allclose(host(x), host(y), rtol=1e-6)
+    assert numbers == {(rows, p.n, p.k, 7) for rows in (16, p.m % 16) if rows}
 
 
 # ---- KeOps

@@ -146,18 +146,29 @@ class TorchCompiled(TorchEager):
     errors = (Exception,)  # the compiler raises its own
 
     def prepared(self, compute: Callable[..., Any]) -> Callable[..., Any]:
-        compiled: Callable[..., Any] = load_torch().compile(compute, dynamic=False)
-        return compiled
+        torch = load_torch()
+        compiled: Callable[..., Any] = torch.compile(compute, dynamic=False)
+        tensors: dict[int, Any] = {}
+
+        def call(a: Any, *arguments: Any) -> Any:
+            """``compute``, whose ``row``, if it is given, is a tensor: each other number would compile again."""
+            if not isinstance(arguments[-1], int):
+                return compiled(a, *arguments)
+            *others, row = arguments
+            if row not in tensors:  # at the first call, which no graph captures
+                tensors[row] = torch.tensor(row, dtype=torch.int32, device=a.device)
+            return compiled(a, *others, tensors[row])
+
+        return call
 
     def slab(self, pairs: int) -> int:
         return self.problem.k
 
     def forms(self, modules: Mapping[str, str]) -> dict[str, tuple[str, int]]:
-        """The forms of the base class on all rows at once, because the compiler may fuse them, and by chunks of
-        rows."""
+        """The cube on all rows at once, because the compiler fuses it; other forms, whose M×N matrix is in memory, by
+        chunks of rows."""
         p, rows = self.problem, chunk_rows(self.problem)
-        forms = {name: (x, p.m) for name, x in modules.items()}
-        return forms if rows == p.m else forms | {f"{name} by rows": (x, rows) for name, x in modules.items()}
+        return {name: (x, p.m if name == "cube" else rows) for name, x in modules.items()}
 
 
 def chunk_rows(p: Task) -> int:

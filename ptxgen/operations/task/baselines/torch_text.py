@@ -36,7 +36,10 @@ import torch
 
 
 def compute(«arguments»M, N, K, slab, groups, row=0):
-    i = torch.arange(row, row + M, dtype=torch.int32, device=A.device)
+    if torch.is_tensor(row):
+        i = row + torch.arange(M, dtype=torch.int32, device=A.device)
+    else:
+        i = torch.arange(row, row + M, dtype=torch.int32, device=A.device)
     j = torch.arange(N, dtype=torch.int32, device=A.device)
     «reduction»
     «results»

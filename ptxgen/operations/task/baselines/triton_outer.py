@@ -28,7 +28,7 @@ class Tile(NamedTuple):
     warps: int
 
 
-TILES = (Tile(128, 128, 8, 4), Tile(128, 64, 8, 4), Tile(64, 64, 8, 4), Tile(128, 128, 8, 8))
+TILES = (Tile(128, 128, 8, 4), Tile(128, 64, 8, 4), Tile(128, 128, 8, 8))
 GROUP = 8  #: the number of rows of tiles that form a group in the order of blocks
 SOURCE = """\
 import triton

@@ -36,8 +36,10 @@ from ptxgen.problem.operation import VendorTimes
 from ptxgen.runtime.driver import Timing
 from ptxgen.runtime.vendor_libraries import load_torch
 
-#: the depth of a step of ``tl.dot`` is at most 64, and divides K
-DOT_TILES = (Tile(128, 128, 64, 8), Tile(128, 256, 64, 8), Tile(128, 128, 32, 4), Tile(64, 128, 64, 4))
+#: tiles of ``tl.dot`` on tensor cores; the depth of a step is at most 64, and divides K
+DOT_TILES = (Tile(128, 128, 64, 8), Tile(128, 256, 64, 8), Tile(128, 128, 32, 4))
+#: the tile of ``tl.dot`` of f32, which Triton unrolls as FMAs: larger ones compile for a minute
+F32_DOT_TILES = (Tile(128, 128, 32, 8),)
 BLOCKS = 1024  #: the approximate number of blocks of a launch
 PARTS = 64  #: the most parts of the columns
 LARGEST = 1 << 24  #: the most columns whose indices are different as f32
@@ -179,9 +181,18 @@ def source_of(parts: Parts) -> str:
     return filled(SOURCE, blocks, words | {"precision": _PRECISION.get(parts.problem.compute, "ieee")})
 
 
+def tiles_of(p: Task) -> list[tuple[bool, Tile]]:
+    """The two to four kernels that are timed: each compiles for seconds. (True if steps are ``tl.dot``, tile)."""
+    if not uses_dot(p):
+        return [(False, tile) for tile in TILES]
+    if p.compute != "f32":
+        return [(True, tile) for tile in DOT_TILES]
+    return [*((True, tile) for tile in F32_DOT_TILES), *((False, tile) for tile in TILES[:2])]
+
+
 class TritonRows(TaskBaseline):
-    """The kernels with each tile of ``TILES``, and, if steps are products, with ``tl.dot`` and each tile of
-    ``DOT_TILES``. Operands are padded to whole tiles, and stored K-major or by rows, before the timing."""
+    """The kernels of ``tiles_of``. Operands are padded to whole tiles, and stored K-major or by rows, before the
+    timing."""
 
     title = "Triton"
     errors: tuple[type[Exception], ...] = (Exception,)  # its compiler raises its own
@@ -231,26 +242,25 @@ class TritonRows(TaskBaseline):
         torch, p = load_torch(), self.problem
         module = module_of(source_of(self.parts))
         m, n, k = padded_extents(p)
-        for dot in (True, False)[not uses_dot(p) :]:
-            for tile in DOT_TILES if dot else TILES:
-                if n % tile.bn:
-                    continue
-                tiles, columns = m // tile.bm, n // tile.bn
-                split = tile.bn * -(-columns // min(max(BLOCKS // tiles, 1), PARTS, columns))
-                parts = -(-n // split)
-                steps = math.gcd(k, tile.steps) if dot else tile.steps
-                own = {"STEPS": steps, "DOT": dot, "num_warps": tile.warps}
-                launches: list[Callable[[], object]] = []
-                for each in sets:
-                    a, b, *others = inputs_of(torch, self.parts, each)
-                    if dot:
-                        by_rows = ((name, (rows, k)) for name, rows in (("A", m), ("B", n)))
-                        a, b = (tensor(torch, each[f"{name} by rows"], shape, "f32") for name, shape in by_rows)
-                    s = tensor(torch, each["C"], (parts, self.states, m), self.parts.value.type)
-                    c = tensor(torch, each["C"] + states, (m,), p.out)
-                    main = (a, b, s, *others, p.m, p.n, p.k, m, n, k, split)
-                    launches.append(partial(_launch, module, tile, tiles, parts, main, own, (s, p.n, c, m, parts)))
-                yield Candidate(f"{tile.bm}×{tile.bn}, {tile.warps} warps{', tl.dot' if dot else ''}", launches)
+        for dot, tile in tiles_of(p):
+            if n % tile.bn:
+                continue
+            tiles, columns = m // tile.bm, n // tile.bn
+            split = tile.bn * -(-columns // min(max(BLOCKS // tiles, 1), PARTS, columns))
+            parts = -(-n // split)
+            steps = math.gcd(k, tile.steps) if dot else tile.steps
+            own = {"STEPS": steps, "DOT": dot, "num_warps": tile.warps}
+            launches: list[Callable[[], object]] = []
+            for each in sets:
+                a, b, *others = inputs_of(torch, self.parts, each)
+                if dot:
+                    by_rows = ((name, (rows, k)) for name, rows in (("A", m), ("B", n)))
+                    a, b = (tensor(torch, each[f"{name} by rows"], shape, "f32") for name, shape in by_rows)
+                s = tensor(torch, each["C"], (parts, self.states, m), self.parts.value.type)
+                c = tensor(torch, each["C"] + states, (m,), p.out)
+                main = (a, b, s, *others, p.m, p.n, p.k, m, n, k, split)
+                launches.append(partial(_launch, module, tile, tiles, parts, main, own, (s, p.n, c, m, parts)))
+            yield Candidate(f"{tile.bm}×{tile.bn}, {tile.warps} warps{', tl.dot' if dot else ''}", launches)
 
 
 def _launch(
