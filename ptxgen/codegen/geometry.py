@@ -46,6 +46,7 @@ class TileGeometry(Geometry):
     c_via_smem: BoolOrColumn  #: whether the epilogue stores C through shared memory
     c_row_pitch: IntOrColumn  #: elements from one row of C to the next in shared memory
     sum_bytes: int  #: bytes of an accumulator in shared memory and in the workspace
+    stores_boxes: BoolOrColumn = False  #: whether C is stored in boxes, which have pairs of columns whatever vec_c is
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)

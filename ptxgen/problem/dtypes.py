@@ -260,7 +260,9 @@ DTYPES = {
 #: type ``out`` of C under a gated activation -> half of this type. Kernels store each pair of adjacent sums as one
 #: element of C, so they see C as twice as many columns of half the size
 HALVES = {
-    name: Dtype(f"half_{name}", 8, np.dtype(np.uint8), DTYPES[name].roundoff, widened="f32", sm=DTYPES[name].sm)
+    name: Dtype(
+        f"half_{name}", 8, np.dtype(np.uint8), DTYPES[name].roundoff, tma="u8", widened="f32", sm=DTYPES[name].sm
+    )
     for name in ("f16", "bf16")
 }
 _HALVES = {d.name: d for d in HALVES.values()}

@@ -89,7 +89,7 @@ ${pointer(name)}\
   % if ptx_type == "b16":
     mov.b16 %elem16, 0;
     @%in_bounds ld.global.nc.b16 %elem16, [%operand_ptr+${plan.fused_ops.offsets[name][place]}];
-${convert.widen(plan.problem.out, "%elem", "%elem16")}\
+${convert.widen(plan.fused_ops.out, "%elem", "%elem16")}\
   % else:
     mov.f32 %elem, 0f00000000;
     @%in_bounds ld.global.nc.${ptx_type} %elem, [%operand_ptr+${plan.fused_ops.offsets[name][place]}];

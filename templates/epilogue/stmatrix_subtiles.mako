@@ -1,45 +1,22 @@
-## The epilogue stores C through shared memory: it packs sums, writes them by stmatrix to swizzled boxes, and stores the boxes
-## to C. Where beta is not zero, C is loaded to the same boxes first.
+## The epilogue stores C through shared memory: it packs sums, writes them to swizzled boxes, and stores the boxes to C. Where
+## beta is not zero, C is loaded to the same boxes first.
 <%namespace name="constants" file="/ptx/constants.mako"/>
 <%namespace name="sync" file="/ptx/barrier.mako"/>
 <%namespace name="boxes" file="/${context['plan'].epilogue.box_template}"/>
 <%namespace name="loaded" file="/epilogue/loaded_boxes.mako"/>
+<%namespace name="words" file="/${context['plan'].epilogue.words}"/>
 <%namespace name="fused_ops" file="/${context['plan'].fused_ops.template}"/>
 <%def name="setup()">
 <% s = plan.epilogue.staging %>\
-    // the staging buffer of this warpgroup, and the addresses of this thread's rows of 16 bytes for stmatrix
-    .reg .b32 %staging, %c_bar, %c_phase, %stmatrix_row<${s.variants}>;
+    // the staging buffer of this warpgroup, and the addresses to which this thread writes
+    .reg .b32 %staging, %c_bar, %c_phase, ${s.written};
     .reg .pred %has_beta, %scaled;
     mad.lo.u32 %c_bar, %wg, ${plan.epilogue.barrier_bytes}, %bars;
 ${constants.add("%c_bar", "%c_bar", plan.pipeline.c)}\
     mov.u32 %c_phase, 0;
     mad.lo.u32 %staging, %wg, ${s.bytes}, %smem;
 ${constants.add("%staging", "%staging", plan.epilogue.staging_base)}\
-    {
-    .reg .b32 %row_addr, %chunk;
-% if s.transposed:
-    // C is contiguous along X: pairs of matrices are neighbours along X, then along Y
-    shr.u32 %chunk, %lane, 3;
-    and.b32 %chunk, %chunk, 1;
-    mad.lo.u32 %chunk, %wg_warp, 2, %chunk;
-    and.b32 %tmp0, %lane, 7;
-    xor.b32 %chunk, %chunk, %tmp0;
-    shr.u32 %row_addr, %lane, 4;
-    mad.lo.u32 %row_addr, %row_addr, 8, %tmp0;
-% else:
-    and.b32 %row_addr, %lane, 15;
-    mad.lo.u32 %row_addr, %wg_warp, 16, %row_addr;
-${constants.shr("%chunk", "%row_addr", s.swizzle_shift)}\
-    shr.u32 %tmp0, %lane, 4;
-    xor.b32 %chunk, %chunk, %tmp0;
-    and.b32 %chunk, %chunk, ${s.swizzle_mask};
-% endif
-    mad.lo.u32 %row_addr, %row_addr, ${s.span}, %staging;
-% for v, chunk in enumerate(s.variant_chunks):
-${constants.xor("%tmp0", "%chunk", chunk)}\
-    mad.lo.u32 %stmatrix_row${v}, %tmp0, 16, %row_addr;
-% endfor
-    }
+${words.setup(s)}\
 ${fused_ops.setup()}\
 % if plan.epilogue.prefetched:
     .reg .b32 %${plan.epilogue.prefetched}_phase;
@@ -79,11 +56,8 @@ ${boxes.acquire(s)}\
 ${boxes.prefetch(s, c)}\
   % endif
     @!%scaled bra.uni ${plan.epilogue.unscaled_label}${c.index};
-  % for stmatrix in c.stmatrices:
-    % for low, high in stmatrix.registers:
-    mul.rn.f32 ${low}, ${low}, %alpha;
-    mul.rn.f32 ${high}, ${high}, %alpha;
-    % endfor
+  % for r in c.sums:
+    mul.rn.f32 ${r}, ${r}, %alpha;
   % endfor
   % if plan.epilogue.scales or operands:
 SCALED${c.index}:
@@ -102,28 +76,24 @@ ${boxes.load_residual(s, c)}\
     % endif
 ${loaded.add(s, c, plan.fused_ops.residual)}\
   % endif
+  % if plan.epilogue.reads_c:
     @!%has_beta bra.uni PACK${c.index};
-  % if "residual" in operands:
+    % if "residual" in operands:
     // ---- wait: the warpgroup has read the residual
 ${sync.warpgroup()}\
-  % endif
+    % endif
 ${boxes.load_c(s, c)}\
-  % if prefetched == "aux":
+    % if prefetched == "aux":
     // C has overwritten aux
 ${boxes.load_aux(s, c)}\
+    % endif
   % endif
 PACK${c.index}:
   % if "aux" in operands and prefetched != "aux":
 ${boxes.load_aux(s, c)}\
   % endif
 ${fused_ops.finish_subtile(c)}\
-  % for p, stmatrix in enumerate(c.stmatrices):
-${fused_ops.activate(stmatrix, f"PACK{c.index}_{p}")}\
-    % for n, (low, high) in enumerate(plan.epilogue.results(stmatrix)):
-    cvt.rn.${plan.problem.out}x2.f32 %word${n}, ${high}, ${low};
-    % endfor
-    stmatrix.sync.aligned.m8n8.x${len(stmatrix.registers)}${s.trans}.shared.b16 [%stmatrix_row${stmatrix.variant}+${stmatrix.offset}], ${stmatrix.words};
-  % endfor
+${words.write(s, c)}\
 ${boxes.store(s, c)}\
 % endfor
     }

@@ -423,7 +423,7 @@ GOLDEN = {
     "wgmma_gated": (
         "h200",
         "gemm 512,512,512 NT bf16 epilogue=swiglu",
-        "family=wgmma ml=64 nl=32 u=64 stages=4 vec_c=8",
+        "family=wgmma ml=64 nl=32 u=64 stages=4 epilogue_smem=1",
     ),
     "wgmma_block_scales": (
         "h200",

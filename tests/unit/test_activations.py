@@ -167,6 +167,7 @@ GATED = (
     ("f16", "family=mma ms=16 ns=16 ml=32 nl=32 u=32 stages=2 vec_a=8 vec_b=8 vec_c=4 epilogue_smem=1"),
     ("bf16", "family=wgmma ml=64 nl=32 u=32 stages=2 vec_c=2"),
     ("bf16", "family=wgmma ml=64 nl=64 u=32 stages=2 vec_c=8"),
+    ("f16", "family=wgmma ml=64 nl=64 u=32 stages=2 epilogue_smem=1 epilogue_subtiles=2"),
 )
 
 
@@ -195,6 +196,7 @@ GATED_ROWS = GroupedGemm(
         (GATED_LIST, "family=mma ms=16 ns=16 ml=32 nl=32 u=32 stages=2 vec_a=8 vec_b=8 vec_c=2"),
         (GATED_ROWS, GATED[1][1]),
         (replace(GATED_ROWS, dtype="bf16", out=""), f"{GATED[3][1]} persistent=1"),
+        (GATED_ROWS, f"{GATED[4][1]} persistent=1 epilogue_buffers=2"),
     ],
 )
 def test_groups_compute_gated_activations(p: GroupedGemm, text: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from functools import cache
 
 import numpy as np
@@ -161,9 +162,9 @@ def test_realignment_moves_every_word_once():
 
 
 def staged_rows(made, values: np.ndarray) -> np.ndarray:
-    """A warpgroup's staging buffers after the stmatrix stores of all subtiles that have a buffer of their own."""
+    """A warpgroup's staging buffers after the stores of all subtiles that have a buffer of their own."""
     s = made.epilogue.staging
-    memory = np.full(s.bytes // 2, 0xFFFF, np.uint16)
+    memory = np.full(s.bytes // s.size, 0xFFFF, np.uint16)
     columns = s.sums.shape[1]
     registers = {s.sums[m, i]: (m, i) for m in range(s.mi) for i in range(columns)}
     for subtile in s.subtiles[: s.buffers]:
@@ -179,11 +180,24 @@ def staged_rows(made, values: np.ndarray) -> np.ndarray:
                         for e, value in enumerate(pair):
                             r, q = (2 * (lane % 4) + e, lane // 4) if s.transposed else (lane // 4, 2 * (lane % 4) + e)
                             memory[(row_address(s, 8 * n + r, quarter, put.variant) + put.offset) // 2 + q] = value
+        for batch in subtile.batches:
+            put = [(*word, chunk) for chunk, words in batch.chunks for word in words]
+            assert batch.column == min(8 * (registers[low][1] // 4) for low, *_ in put)
+            for (*pair, offset, chunk), row, lane in itertools.product(put, range(0, 64, 16), range(32)):
+                at = (word_address(s, row + lane // 4, lane % 4) ^ chunk) + offset
+                for e, (m, i) in enumerate(registers[name] for name in pair):
+                    column = 8 * (i // 4) + 2 * (lane % 4) + i % 2
+                    memory[at + e] = values[64 * m + row + lane // 4 + 8 * (i // 2 % 2), column]
     return memory
 
 
+def word_address(s, row: int, word: int) -> int:
+    """The address of a lane's first word of 16 bits, as pair_words.mako computes it."""
+    return row * s.span + 16 * (row >> s.swizzle_shift & s.swizzle_mask) + 2 * word
+
+
 def row_address(s, lane: int, quarter: int, variant: int) -> int:
-    """The address that a lane gives to stmatrix, as stmatrix_subtiles.mako computes it."""
+    """The address that a lane gives to stmatrix, as stmatrix_words.mako computes it."""
     if s.transposed:
         q = 2 * quarter + (lane >> 3 & 1) ^ (lane & 7)
         r = 8 * (lane >> 4) + (lane & 7)
@@ -193,9 +207,11 @@ def row_address(s, lane: int, quarter: int, variant: int) -> int:
     return r * s.span + 16 * (q ^ 2 * variant)
 
 
-def test_stmatrix_fills_the_boxes_that_tma_stores():
-    seen = set()
-    for p, c in random_cases():
+def test_threads_fill_the_boxes_that_tma_stores():
+    seen, p = set(), Gemm(256, 512, 64, "NT", "f16", epilogue="swiglu")
+    text = "family=wgmma ml=128 u=64 stages=2 epilogue_smem=1 nl="
+    pairs = [(p, parse_config(text + sides)) for sides in ("128", "192 math_warpgroups=2", "96", "176")]
+    for p, c in (*random_cases(), *pairs):
         if not c.epilogue_smem or c.epilogue_buffers != c.epilogue_subtiles:
             continue
         made = plan_for(p, c, H200)
@@ -207,14 +223,14 @@ def test_stmatrix_fills_the_boxes_that_tma_stores():
         for store in (b for subtile in s.subtiles for b in subtile.stores):
             inner, outer = s.box
             for r in range(outer):
-                at = swizzled(np.arange(inner) * 2 + store.offset + r * s.span, s.span) // 2
+                at = swizzled(np.arange(inner) * s.size + store.offset + r * s.span, s.span) // s.size
                 if s.transposed:
                     out[store.x : store.x + inner, store.y + r] = memory[at]
                 else:
                     out[store.x + r, store.y : store.y + inner] = memory[at]
         np.testing.assert_array_equal(out, values, err_msg=f"{p.key()} | {c}")
-        seen.add((s.transposed, s.width))
-    assert {(True, 64), (False, 64), (False, 32), (False, 16), (False, 8)} <= seen
+        seen.add((s.transposed, s.width, s.size))
+    assert {(True, 64, 2), *((False, n // size, size) for size in (1, 2) for n in (128, 64, 32, 16))} <= seen
 
 
 def test_every_sum_is_sent_once_and_added_once():

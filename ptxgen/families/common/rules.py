@@ -141,7 +141,7 @@ LAST = (
     ),
     Rule(
         "gated",
-        lambda p, c, g, d: ("store_gated" not in p.needs) | (c.vec_c >= 2),
+        lambda p, c, g, d: ("store_gated" not in p.needs) | (c.vec_c >= 2) | g.stores_boxes,
         "vec_c={c.vec_c}: a gated activation makes an element of C of two adjacent sums; it takes vec_c of 2 or more",
         tiles=True,
     ),

@@ -361,14 +361,16 @@ def _epilogue_regs(p: KernelProblem, c: Any, accumulators: Any, moves: Any) -> A
     vectors = bool(operations & {"scale_rows", "bias_row", "bias_column"})
     along_x = where(transposed, "bias_column" in operations, "bias_row" in operations)
     out_bytes, loads = p.output.bytes, vectors or elementwise
+    long = any(op.long for op in p.sink.operations)
     narrow = via_smem & vectors & (p.element.bytes == 1)
+    pairs = via_smem & (out_bytes == 1) & (not loads)  # few at a time are computed
     multicast = (c.cluster_y > 1) & (accumulators >= 128) & (scaled & (out_bytes == 4) & direct | elementwise)
     terms += [
         where(direct & (out_bytes == 1) & few, 12, 0),
         where(direct & loads, where(scaled & np.logical_not(few), 20, where(few, 12, 3)), 2),
         where(direct & wide, 26, 0) if len(p.sink.elementwise) > 1 else 0,
-        where(via_smem & (loads or any(op.long for op in p.sink.operations)), where(few, 28, 20 if loads else 0), 0),
-        where(wide, where(scaled | (direct & (out_bytes == 4)) | along_x | narrow, 26, 3), 0),
+        where(via_smem & (loads or long), where(few, where(pairs, 12, 28), 20 if loads else 0), 0),
+        where(wide, where(scaled | (direct & (out_bytes == 4)) | along_x | narrow, 26, where(pairs, 2, 3)), 0),
         where(multicast, 28, 0),
         where(
             phased & elementwise,
@@ -623,6 +625,7 @@ def geometry(p: KernelProblem, c: Any) -> WgmmaGeometry:
         blocks=blocks,
         workspace=workspace(p) + packed_bytes + split_bytes,
         c_via_smem=c.epilogue_smem == 1,
+        stores_boxes=c.epilogue_smem == 1,
         sum_bytes=4,
         c_row_pitch=c.nl,
     )

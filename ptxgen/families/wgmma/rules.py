@@ -164,17 +164,24 @@ def _streams(p: KernelProblem, c: Any, d: Device) -> Any:
     )
 
 
+def _stages_elements(p: KernelProblem) -> bool:
+    """True if elements of C may go through shared memory: they have two bytes, or are made of pairs of sums and stored
+    by TMA."""
+    return p.output.bytes == 2 or ("store_gated" in p.needs and operand_packing.boxed(p))
+
+
 def _epilogue_smem(p: KernelProblem, c: Any, g: WgmmaGeometry) -> Any:
+    chunk = TMA_ALIGNED // p.output.bytes  # columns in 16 bytes of a row
     return np.where(
         c.epilogue_smem == 1,
-        (p.output.bytes == 2)
+        _stages_elements(p)
         & ("store_sums" not in p.needs)
         & ((_has_rows(p) & (c.row_taps == 1)) | _vector_rows(p, c) | (c.interleave_phases == 1))
         & (operand_packing.boxed(p) | _vector_rows(p, c) | (not p.sink.elementwise))
         & (c.epilogue_subtiles >= 1)
         & (c.epilogue_buffers >= 1)
         & (c.epilogue_subtiles % np.maximum(c.epilogue_buffers, 1) == 0)
-        & (g.reduction.owner_columns % np.maximum(COLUMNS * c.epilogue_subtiles, 1) == 0)
+        & (g.reduction.owner_columns % np.maximum(chunk * c.epilogue_subtiles, 1) == 0)
         & ((c.kg == 1) | (c.splitk > SPLIT_WORKSPACE)),
         (c.epilogue_subtiles == 1) & (c.epilogue_buffers == 1) & (c.epilogue_aliases_ab == 0),
     )
@@ -589,8 +596,9 @@ RULES = (
         lambda p, c, g, d: _epilogue_smem(p, c, g),
         "epilogue_smem={c.epilogue_smem}, epilogue_subtiles={c.epilogue_subtiles},"
         " epilogue_buffers={c.epilogue_buffers}: C has two bytes per element and is stored in subtiles of a multiple of"
-        " 8 of {g.reduction.owner_columns} columns, not with splitk=workspace or store_sums, and with a residual or"
-        " relu_grad only if the rows of C are whole 16 bytes that TMA can store, or pixels of a phase",
+        " 8 (16 with a gated activation) of {g.reduction.owner_columns} columns, not with splitk=workspace or"
+        " store_sums, and with a residual, relu_grad or a gated activation only if the rows of C are whole 16 bytes"
+        " that TMA can store, or pixels of a phase",
     ),
     Rule(
         "wgmma_gated",

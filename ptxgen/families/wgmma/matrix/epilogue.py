@@ -20,13 +20,14 @@ from ptxgen.families.wgmma.c_runs import RunLayout, run_layouts
 from ptxgen.families.wgmma.geometry import (
     COLUMNS,
     ROWS,
+    SPAN,
     WARPGROUP,
     WgmmaGeometry,
     packs_8bit,
     prefetch_barriers,
     widest,
 )
-from ptxgen.families.wgmma.layout import ATOM
+from ptxgen.families.wgmma.layout import ATOM, in_batches
 from ptxgen.families.wgmma.matrix.fragment_values import FRAGMENT
 from ptxgen.families.wgmma.matrix.mainloop import Mainloop
 from ptxgen.families.wgmma.operand_packing import boxed
@@ -45,6 +46,7 @@ _FRAGMENT_SINKS: dict[type[ValueSink], str] = {
     SelectValues: "epilogue/fragment_select.mako",
 }
 WORD = 2  #: elements per word (four bytes) of C
+MATRIX_BYTES = 2  #: bytes of an element that stmatrix stores
 
 
 class FragmentRow(NamedTuple):
@@ -110,11 +112,13 @@ class BoxStore:
 @dataclass(frozen=True)
 class Subtile:
     """Columns that are stored at once. ``reuses_buffer``: True if an earlier subtile or tile used its buffer;
-    ``along_x``, ``along_y``: a thread's sums by row along X, or by column along Y, counted from the thread's first."""
+    ``stmatrices``, ``batches``: how threads write results of two bytes, or pairs of sums of one byte; ``along_x``,
+    ``along_y``: a thread's sums by row along X, or by column along Y, counted from the thread's first."""
 
     index: int
     reuses_buffer: bool
     stmatrices: list[Stmatrix]
+    batches: list[PairBatch]
     stores: list[BoxStore]
     along_x: list[tuple[int, list[str]]]
     along_y: list[tuple[int, list[str]]]
@@ -126,6 +130,12 @@ class Subtile:
         return {"x": ("x", self.along_x), "y": ("y", self.along_y)}
 
     @property
+    def sums(self) -> list[str]:
+        """The registers of a thread's sums."""
+        stored = [r for stmatrix in self.stmatrices for pair in stmatrix.registers for r in pair]
+        return stored or [r for _, registers in self.along_x for r in registers]
+
+    @property
     def first_column(self) -> int:
         return self.index * self.columns
 
@@ -134,14 +144,27 @@ class Subtile:
         return self.first_column + self.columns - 1
 
 
+class PairBatch(NamedTuple):
+    """Words of adjacent columns. ``column``: the first column along Y; ``chunks``: for each chunk of 16 bytes of a row,
+    its place as bits of the address, and its words: the registers of two sums, and the offset."""
+
+    column: int
+    chunks: list[tuple[int, list[tuple[str, str, int]]]]
+
+
 class Staging:
-    """The subtiles of a warpgroup in shared memory: results are packed to two bytes per element, and stored by stmatrix
-    to swizzled boxes. ``transposed``: True if C is contiguous along X; ``y_columns``: columns along Y that the block
-    stores; ``outer``: registers with the coordinates of an item."""
+    """The subtiles of a warpgroup in shared memory, in swizzled boxes. Results of two bytes are packed in pairs and
+    stored by stmatrix; each pair of sums of one byte is a word. ``size``: bytes of a sum in C; ``transposed``: True if
+    C is contiguous along X; ``y_columns``: columns along Y that the block stores; ``outer``: registers with the
+    coordinates of an item."""
+
+    CHUNK = 16  #: bytes that the swizzle moves together
+    BATCH = 2  #: chunks of words that are computed at once
 
     def __init__(
         self,
         sums: Tile,
+        size: int,
         transposed: bool,
         y_columns: int,
         subtiles: int,
@@ -150,19 +173,21 @@ class Staging:
         outer: Sequence[str],
     ) -> None:
         mi = sums.shape[0]
-        self.sums, self.transposed, self.mi = sums, transposed, mi
+        self.sums, self.size, self.transposed, self.mi = sums, size, transposed, mi
         columns = y_columns // subtiles
         self.columns = columns
         #: elements of a box along C's contiguous direction, and their bytes
-        self.width = ROWS if transposed else next(w for w in (64, 32, 16, 8) if columns % w == 0)
-        self.span = self.width * 2
+        self.width = ROWS if transposed else widest(columns, SPAN // size, self.CHUNK // size)
+        self.span = self.width * size
         self.box = (ROWS, columns) if transposed else (self.width, ROWS)
         #: bytes of a subtile of one warpgroup
-        self.subtile_bytes = mi * ROWS * columns * 2
+        self.subtile_bytes = mi * ROWS * columns * size
         self.buffers = buffers
         self.bytes = self.subtile_bytes * buffers
         #: address registers: stmatrix instructions whose chunk of 16 bytes differs within a row of the box
         self.variants = 1 if transposed else max(1, self.width // 16)
+        #: declaration of the registers with the addresses to which a thread writes
+        self.written = f"%stmatrix_row<{self.variants}>" if size == MATRIX_BYTES else "%word_row, %word_addr"
         #: rows of the box in 128 bytes (log2), and the bits of a row that the swizzle uses
         self.swizzle_shift, self.swizzle_mask = 7 - log2(self.span), self.span // 16 - 1
         self.trans = ".trans" if transposed else ""
@@ -174,7 +199,8 @@ class Staging:
             Subtile(
                 n,
                 persistent or n >= buffers,
-                self._stmatrices(n),
+                self._stmatrices(n) if size == MATRIX_BYTES else [],
+                self._batches(n) if size < MATRIX_BYTES else [],
                 self._stores(n),
                 self._along_x(n),
                 self._along_y(n),
@@ -236,6 +262,30 @@ class Staging:
                 j += 2 if pair else 1
         return out
 
+    def _batches(self, subtile: int) -> list[PairBatch]:
+        chunks = range(0, self.columns, self.CHUNK)
+        return [
+            PairBatch(
+                subtile * self.columns + batch[0],
+                [(first % self.width, self._pairs(subtile, m, first)) for first in batch],
+            )
+            for m in range(self.mi)
+            for batch in in_batches(chunks, self.BATCH)
+        ]
+
+    def _pairs(self, subtile: int, m: int, first: int) -> list[tuple[str, str, int]]:
+        """The registers and offsets of the words of a chunk: two groups of columns in two rows. ``first``: its first
+        column in the subtile."""
+        box = (m * self.columns + first // self.width * self.width) * ROWS
+        at = subtile % self.buffers * self.subtile_bytes + box
+        places = [(h, g) for g in range(2) for h in range(2)]
+        groups = (subtile * self.columns + first) // COLUMNS
+        sums = [[self.sums[m, FRAGMENT * (groups + g) + 2 * h + e] for e in range(2)] for h, g in places]
+        return [
+            (low, high, at + h * ATOM * self.span + g * COLUMNS)
+            for (low, high), (h, g) in zip(sums, places, strict=True)
+        ]
+
     def _along_x(self, subtile: int) -> list[tuple[int, list[str]]]:
         groups = range(subtile * self.columns // COLUMNS, (subtile + 1) * self.columns // COLUMNS)
         return [
@@ -256,7 +306,7 @@ class Staging:
         out = []
         buffer = subtile % self.buffers * self.subtile_bytes
         for m in range(self.mi):
-            at = buffer + m * ROWS * self.columns * 2
+            at = buffer + m * ROWS * self.columns * self.size
             for n in range(1 if self.transposed else self.columns // self.width):
                 out.append(BoxStore(at + n * ROWS * self.span, m * ROWS, subtile * self.columns + n * self.width))
         return out
@@ -610,7 +660,7 @@ class Epilogue(epilogue.Epilogue):
         p, c = self.problem, self.config
         outer = ["%batch_index"] if p.batch != 1 else grouped_rows.coordinates(p, "c") if grouped(p) else []
         sizes = self.y_columns, c.epilogue_subtiles, c.epilogue_buffers
-        return Staging(self.sums, self.transposed, *sizes, bool(c.persistent), outer)
+        return Staging(self.sums, self.c.bytes, self.transposed, *sizes, bool(c.persistent), outer)
 
     @property
     def staging_base(self) -> int:
@@ -642,6 +692,16 @@ class Epilogue(epilogue.Epilogue):
         if not grouped_rows.ranges(self.problem, "c"):
             return ""
         return "%box_y" if self.transposed else "%box_x"
+
+    @property
+    def words(self) -> str:
+        """The template file that writes results to boxes in shared memory."""
+        return "epilogue/stmatrix_words.mako" if self.c.bytes == MATRIX_BYTES else "epilogue/pair_words.mako"
+
+    @property
+    def reads_c(self) -> bool:
+        """True if beta may not be zero."""
+        return not self.c.pair_type
 
     @property
     def box_template(self) -> str:

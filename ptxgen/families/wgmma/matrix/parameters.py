@@ -112,10 +112,11 @@ class TmaParameters(KernelParameters):
         p = launched.p
         if name in ("map_c", *(f"map_{operand}" for operand in ELEMENTWISE_OPERANDS)):
             s, matrix, size = self.epilogue.staging, p.operand("C").access.tensor(p.output.bytes), p.output.bytes
+            element_type = p.output.tma
             operand = "C" if name == "map_c" else name.removeprefix("map_")
             if grouped_rows.ranges(p, "c"):
-                return [grouped_rows.item_rows_map(operand, p.out, matrix, size, s.box, s.span)]
-            return [matrix_map(p, operand, p.out, matrix, size, s.box, s.span, self.batch.active or grouped(p))]
+                return [grouped_rows.item_rows_map(operand, element_type, matrix, size, s.box, s.span)]
+            return [matrix_map(p, operand, element_type, matrix, size, s.box, s.span, self.batch.active or grouped(p))]
         x = self.x if name == "map_x" else self.y
         if isinstance(x, RealignedOperand):
             return x.residue_maps(p, p.dtype, stored(p, x.name))
