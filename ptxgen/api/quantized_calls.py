@@ -81,6 +81,7 @@ def multiply(
         "group": w.group,
         "zeros": w.zeros is not None,
         "scales": views["scales"].dtype.name,
+        "precision": w.precision,
     }
     if alpha == 0:  # neither A nor the weights are read
         k, options["group"] = 0, 32

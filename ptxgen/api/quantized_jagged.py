@@ -124,5 +124,6 @@ def _problem(
         group=w.group if k else 32,
         zeros=w.zeros is not None,
         scales=w.views["scales"].dtype.name,
+        precision=w.precision,
         **common,
     )

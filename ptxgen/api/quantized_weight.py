@@ -10,6 +10,7 @@ import numpy as np
 from ptxgen.api.arrays import View, alignment_of, as_numpy, is_cupy, is_torch, require_same_memory, tensor, view
 from ptxgen.arguments import integer, word
 from ptxgen.errors import DtypeError, InputError, ShapeError
+from ptxgen.operations.quantized.problem import EXACT, FAST, PRECISIONS
 from ptxgen.problem.dtypes import dtype
 from ptxgen.problem.weight_formats import GROUPS, WEIGHT_FORMATS, WeightFormat
 
@@ -23,7 +24,9 @@ class QuantizedWeight:
     bits of a byte. ``scales``: N×G of float16, bfloat16 or float32; K/G adjacent weights of a row share a scale: 32,
     64, 128 or all of the row. ``zeros``: the zero points of the formats u8 and u4, N×G uint8, which are subtracted
     before the product with the scale; None: 0. Those of experts are E×N×K, or E×N×K/2, and E×N×G. All are arrays of one
-    library in one memory; their rows are contiguous. ``format``: s8, u8, s4 or u4.
+    library in one memory; their rows are contiguous. ``format``: s8, u8, s4 or u4. ``precision``: exact, or fast:
+    kernels may round weights times their scales to the type of the activations, which scales then have. That is the
+    rounding of ``dequantize().to(dtype)``; many rows of activations take less time.
 
     ``gemm(a, w)`` computes A·Wᵀ, as ``ptxgen.torch.linear`` does; ``gemm_jagged(x, w, offsets)`` multiplies the rows of
     each expert by its weights. Each call reads the arrays: their contents may
@@ -32,9 +35,9 @@ class QuantizedWeight:
     ShapeError, DtypeError, InputError: an argument breaks a rule.
     """
 
-    __slots__ = ("_views", "format", "group", "key", "packed", "scales", "shape", "zeros")
+    __slots__ = ("_views", "format", "group", "key", "packed", "precision", "scales", "shape", "zeros")
 
-    def __init__(self, packed: Any, scales: Any, zeros: Any = None, *, format: str) -> None:
+    def __init__(self, packed: Any, scales: Any, zeros: Any = None, *, format: str, precision: str = EXACT) -> None:
         known = _format(format)
         stored, scale = view(packed, "packed", batched=True), tensor(scales, "scales")
         if stored.dtype.name != known.storage:
@@ -66,12 +69,14 @@ class QuantizedWeight:
                 )
             require_same_memory(name, v, "packed", stored)
         self.packed, self.scales, self.zeros, self.format = packed, scales, zeros, format
+        self.precision = word("precision", precision, PRECISIONS)
         self.shape: tuple[int, ...] = shape
         self.group = shape[-1] // scale.shape[-1] if scale.shape[-1] > 1 else 0
         self._views = views
         #: the part of a launch cache key that describes these weights
         self.key = (
             format,
+            precision,
             self.group,
             self.shape,
             stored.strides,
@@ -80,10 +85,11 @@ class QuantizedWeight:
         )
 
     @classmethod
-    def quantize(cls, weight: Any, format: str = "s4", group: int = 128) -> QuantizedWeight:
+    def quantize(cls, weight: Any, format: str = "s4", group: int = 128, precision: str = EXACT) -> QuantizedWeight:
         """Quantizes a weight of N rows along K to the nearest integers, with scales of its dtype. ``weight``: N×K, or
         E×N×K, of float16, bfloat16 or float32, of NumPy, PyTorch or CuPy; the result is in the same memory.
         ``group``: the number of adjacent weights of a row that share a scale, 32, 64 or 128; 0: all of the row.
+        ``precision``: as for the class.
 
         s8 and s4: the scale of a group is its largest magnitude over 127 or 7. u8 and u4: the integers divide the range
         of the group, extended to contain 0, evenly, and the zero point is the integer that means 0. ShapeError,
@@ -123,7 +129,9 @@ class QuantizedWeight:
             packed = (
                 library.cast((nibbles[..., ::2] & 15), "uint8") | library.cast(nibbles[..., 1::2] & 15, "uint8") * 16
             )
-        return cls(packed, scales, None if zeros is None else library.cast(zeros, "uint8"), format=format)
+        return cls(
+            packed, scales, None if zeros is None else library.cast(zeros, "uint8"), format=format, precision=precision
+        )
 
     def dequantize(self) -> Any:
         """The weight as float32 with the shape ``shape``: the integers less their zero points, times their scales."""
@@ -149,7 +157,8 @@ class QuantizedWeight:
         about = f"groups of {self.group}" if self.group else "a scale for each row"
         rows = f"{items[0]} experts of {n} rows" if items else f"{n} rows"
         zeros = ", zero points" if self.zeros is not None else ""
-        return f"QuantizedWeight({rows} of {k}, {self.format}, {about}{zeros})"
+        fast = f", {FAST}" if self.precision == FAST else ""
+        return f"QuantizedWeight({rows} of {k}, {self.format}, {about}{zeros}{fast})"
 
 
 def dequantized(packed: Any, scales: Any, zeros: Any, format: str) -> Any:

@@ -16,12 +16,14 @@ SCALES, ZEROS = "scales", "zeros"  #: names of the arrays that belong to the wei
 class QuantizedRows(MatrixAccess):
     """The access to quantized weights: N rows along K. ``columns``, ``ld``, ``vec``: in bytes; ``weights``: the format;
     ``group``: adjacent weights along K with one scale, 0: all of a row; ``scale``: the type of scales; ``zeros``: True
-    if each group has an 8-bit zero point, which is subtracted from a weight before the product with the scale."""
+    if each group has an 8-bit zero point, which is subtracted from a weight before the product with the scale;
+    ``rounded``: True if a weight times its scale may be rounded to the type of A."""
 
     weights: str = "s8"
     group: int = 0
     scale: str = "f16"
     zeros: bool = False
+    rounded: bool = False
 
     capability: ClassVar[str] = "quantized_rows"
 

@@ -153,6 +153,11 @@ class ProblemBase:
         return given, type(self)(**given)
 
     @property
+    def product_roundoff(self) -> float:
+        """The rounding error of a product of elements of A and B, relative to its magnitude."""
+        return 0.0
+
+    @property
     def problem_class(self) -> str:
         """The name of the problem's class in reports of accuracy: the operation, or a subclass of it."""
         raise NotImplementedError

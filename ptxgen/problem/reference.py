@@ -172,13 +172,13 @@ class Reference:
         return np.where(np.isnan(error), np.inf, error)
 
     def _truncation_error(self) -> float:
-        """The error by truncation in tensor cores, relative to ``scale``."""
+        """The errors of products and of truncation in tensor cores, relative to ``scale``."""
         p = self.problem
         products, precision, roundoff = (
             TF32 if p.compute == "tf32" else (p.element.mma_k, p.element.mma_truncation, 0.0)
         )
         summed = min(p.reduction, promotion_k(p.element, p.compute) or p.reduction)
-        return products / TERMS * precision * -(-summed // products) + 2 * roundoff
+        return products / TERMS * precision * -(-summed // products) + 2 * roundoff + p.product_roundoff
 
 
 def reference(

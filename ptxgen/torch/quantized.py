@@ -26,7 +26,7 @@ def linear(input: Tensor, weight: QuantizedWeight, bias: Tensor | None, activati
         torch.is_grad_enabled() and (input.requires_grad or (bias is not None and bias.requires_grad))
     ):
         return _product(input, weight, bias, activation)
-    result: Tensor = QUANTIZED_LINEAR(*tensors, weight.format)
+    result: Tensor = QUANTIZED_LINEAR(*tensors, weight.format, weight.precision)
     return result if activation is None else activations.value(activations.checked(activation), result)
 
 
@@ -35,8 +35,8 @@ def gemm_jagged(x: Tensor, weight: QuantizedWeight, offsets: Tensor, activation:
     gradient, and autocast converts it. PyTorch computes the activation where it does so for ``linear``."""
     tensors = _autocast(x, x), weight.packed, weight.scales, weight.zeros, offsets
     if runs_directly(*tensors) and not (torch.is_grad_enabled() and tensors[0].requires_grad):
-        return _jagged(*tensors, weight.format, activation)
-    result: Tensor = QUANTIZED_JAGGED(*tensors, weight.format)
+        return _jagged(*tensors, weight.format, weight.precision, activation)
+    result: Tensor = QUANTIZED_JAGGED(*tensors, weight.format, weight.precision)
     if activation is None:
         return result
     result = activations.value(activations.checked(activation), result)
@@ -74,21 +74,33 @@ def _product(input: Tensor, weight: QuantizedWeight, bias: Tensor | None, activa
 
 
 def _kernel(
-    input: Tensor, packed: Tensor, scales: Tensor, zeros: Tensor | None, bias: Tensor | None, format: str
+    input: Tensor,
+    packed: Tensor,
+    scales: Tensor,
+    zeros: Tensor | None,
+    bias: Tensor | None,
+    format: str,
+    precision: str,
 ) -> Tensor:
     with torch.no_grad():
-        return _product(input, QuantizedWeight(packed, scales, zeros, format=format), bias)
+        return _product(input, QuantizedWeight(packed, scales, zeros, format=format, precision=precision), bias)
 
 
 def _fake(
-    input: Tensor, packed: Tensor, scales: Tensor, zeros: Tensor | None, bias: Tensor | None, format: str
+    input: Tensor,
+    packed: Tensor,
+    scales: Tensor,
+    zeros: Tensor | None,
+    bias: Tensor | None,
+    format: str,
+    precision: str,
 ) -> Tensor:
     check_operands(input=input, bias=bias)
     return input.new_empty((*input.shape[:-1], packed.shape[0]))
 
 
 def _save(ctx: Any, inputs: Any, output: Any) -> None:
-    _, packed, scales, zeros, bias, ctx.format = inputs
+    _, packed, scales, zeros, bias, ctx.format, _ = inputs
     ctx.bias_shape = None if bias is None else bias.shape
     ctx.save_for_backward(packed, scales, zeros)
 
@@ -101,7 +113,7 @@ def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         of_input = torch.ops.ptxgen.matmul(grad, dense)  # that of products, which imports this module
     if ctx.bias_shape is not None and ctx.needs_input_grad[4]:
         of_bias = grad.sum_to_size(ctx.bias_shape)
-    return of_input, None, None, None, of_bias, None
+    return of_input, None, None, None, of_bias, None, None
 
 
 def _jagged(
@@ -111,10 +123,12 @@ def _jagged(
     zeros: Tensor | None,
     offsets: Tensor,
     format: str,
+    precision: str,
     activation: str | None = None,
 ) -> Tensor:
     check_operands(x=x)
-    weight, activation = QuantizedWeight(packed, scales, zeros, format=format), activation_name(activation)
+    weight = QuantizedWeight(packed, scales, zeros, format=format, precision=precision)
+    activation = activation_name(activation)
     out = x.new_zeros((*x.shape[:-1], columns_of_c(packed.shape[-2], activation, "w")))
     deterministic = torch.are_deterministic_algorithms_enabled()
     with torch.no_grad():
@@ -125,14 +139,14 @@ def _jagged(
 
 
 def _fake_jagged(
-    x: Tensor, packed: Tensor, scales: Tensor, zeros: Tensor | None, offsets: Tensor, format: str
+    x: Tensor, packed: Tensor, scales: Tensor, zeros: Tensor | None, offsets: Tensor, format: str, precision: str
 ) -> Tensor:
     check_operands(x=x)
     return x.new_empty((*x.shape[:-1], packed.shape[-2]))
 
 
 def _save_jagged(ctx: Any, inputs: Any, output: Any) -> None:
-    *_, ctx.format = inputs
+    *_, ctx.format, _ = inputs
     ctx.save_for_backward(*inputs[1:5])
 
 
@@ -142,7 +156,7 @@ def _jagged_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     if ctx.needs_input_grad[0]:
         dense = dequantized(packed, scales, zeros, ctx.format).to(grad.dtype)
         of_x = torch.ops.ptxgen.gemm_jagged(grad.contiguous(), dense, offsets)  # of grouped, which imports this module
-    return of_x, None, None, None, None, None
+    return of_x, None, None, None, None, None, None
 
 
 def _call_jagged(*args: Any) -> Tensor:
@@ -156,7 +170,8 @@ def _call(*args: Any) -> Tensor:
 
 
 QUANTIZED_LINEAR = Operator(
-    "quantized_linear(Tensor input, Tensor packed, Tensor scales, Tensor? zeros, Tensor? bias, str format) -> Tensor",
+    "quantized_linear(Tensor input, Tensor packed, Tensor scales, Tensor? zeros, Tensor? bias, str format, "
+    "str precision) -> Tensor",
     5,
     _kernel,
     _fake,
@@ -166,7 +181,8 @@ QUANTIZED_LINEAR = Operator(
     autocasts=False,
 )
 QUANTIZED_JAGGED = Operator(
-    "quantized_jagged(Tensor x, Tensor packed, Tensor scales, Tensor? zeros, Tensor offsets, str format) -> Tensor",
+    "quantized_jagged(Tensor x, Tensor packed, Tensor scales, Tensor? zeros, Tensor offsets, str format, "
+    "str precision) -> Tensor",
     5,
     _jagged,
     _fake_jagged,

@@ -94,6 +94,9 @@ ${convert_scales()}\
 ${load()}\
 </%def>
 
+## Weights are multiplied without their scales.
+<%def name="scale_weights(x)"></%def>
+
 <%def name="next_block()"></%def>
 
 <%def name="add(partial)">

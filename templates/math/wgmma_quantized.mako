@@ -55,6 +55,7 @@ ${pipeline.free_previous()}\
   % endif
   % for x in step.dequantized:
 ${dequantize.word(f.dequantizer, x.to, x.word, x.offsets)}\
+${scales.scale_weights(x)}\
   % endfor
   % for chunk in step.chunks:
 ${load(chunk)}\

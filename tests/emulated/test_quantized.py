@@ -92,6 +92,25 @@ def test_adversarial_scales(dtype: str, group: int) -> None:
         assert not np.isfinite(got[:, 3]).any()
 
 
+def test_fast_kernels_round_weights_times_scales() -> None:
+    """Results are those of weights rounded to f16. A scale that is infinite, and one of the last group, where K ends
+    within a stage, make no other row wrong."""
+    p = QuantizedGemm(5, 70, 160, out="f32", weights="u4", group=32, zeros=True, precision="fast")
+    arrays = operands(p, 1) | quantized_arrays(p, 1)
+    arrays["scales"][3, 0] = arrays["scales"][64, 4] = np.inf
+    got = computed(p, "family=wgmma ml=8 nl=64 u=64 stages=2 transposed_mma=1", arrays)
+    integers = unpacked(p, arrays["B"]) - np.repeat(arrays["zeros"].reshape(70, 5), 32, axis=1).astype(np.int64)
+    with np.errstate(invalid="ignore"):
+        weights = (integers * np.repeat(arrays["scales"].reshape(70, 5), 32, axis=1)).astype(np.float16)
+        expected = arrays["A"].astype(np.float64) @ weights.astype(np.float64).T
+    finite = np.isfinite(expected)
+    assert np.array_equal(np.isfinite(got), finite)
+    assert finite.all(axis=0).sum() == 68
+    assert (
+        np.abs(got - expected)[finite].max() < 2e-5 < 1e-4 < np.abs(reference(p, arrays).exact - expected)[finite].max()
+    )
+
+
 @pytest.mark.parametrize("stages", [0, 3])
 def test_groups_of_several_steps_have_their_scales_in_every_iteration(stages: int) -> None:
     p = QuantizedGemm(5, 16, 256, dtype="f16", out="f32", weights="u4", group=64, zeros=True)

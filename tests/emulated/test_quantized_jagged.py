@@ -202,6 +202,6 @@ def test_torch_has_a_gradient_of_the_rows() -> None:
     assert torch.allclose(gated, recorded, atol=0.2)
     assert recorded.requires_grad
     assert (pt.gemm_jagged(x, w, offsets, activation="sigmoid")[11] == 0).all()
-    arguments = x, w.packed, w.scales, w.zeros, offsets, "u4"
+    arguments = x, w.packed, w.scales, w.zeros, offsets, "u4", "fast"
     checked = torch.library.opcheck(torch.ops.ptxgen.quantized_jagged.default, arguments)
     assert set(checked.values()) == {"SUCCESS"}

@@ -209,5 +209,5 @@ def test_operator_of_linear() -> None:
 
     w = QuantizedWeight.quantize(torch.randn(6, 32, dtype=torch.float16), "s8", 0)
     x = torch.randn(2, 32, dtype=torch.float16, requires_grad=True)
-    arguments = x, w.packed, w.scales, None, None, "s8"
+    arguments = x, w.packed, w.scales, None, None, "s8", "exact"
     assert set(torch.library.opcheck(torch.ops.ptxgen.quantized_linear.default, arguments).values()) == {"SUCCESS"}

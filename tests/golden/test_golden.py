@@ -303,6 +303,11 @@ GOLDEN = {
         "quantized_gemm 64,512,1024 NT f16 weights=u4 group=64 zeros=1",
         "family=wgmma ml=64 nl=128 u=128 stages=4 transposed_mma=1 math_warpgroups=2 epilogue_smem=1",
     ),
+    "quantized_wgmma_fast": (
+        "h200",
+        "quantized_gemm 64,512,1056 NT f16 weights=u4 group=32 zeros=1 precision=fast",
+        "family=wgmma ml=64 nl=64 u=64 stages=4 transposed_mma=1",
+    ),
     "quantized_wgmma_rows": (
         "h200",
         "quantized_gemm 64,512,1024 NT bf16 weights=s8",

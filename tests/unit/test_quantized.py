@@ -44,6 +44,11 @@ H200 = device("h200")
             "quantized_gemm 3,40,256 NT bf16 ldb=130 weights=u4 group=64 zeros=1 scales=f32",
         ),
         (QuantizedGemm(3, 40, 128, weights="u8", group=128), "quantized_gemm 3,40,128 NT f16 weights=u8"),
+        (QuantizedGemm(3, 40, 128, precision="fast"), "quantized_gemm 3,40,128 NT f16"),
+        (
+            QuantizedGemm(3, 40, 128, weights="u8", group=64, precision="fast"),
+            "quantized_gemm 3,40,128 NT f16 weights=u8 group=64 precision=fast",
+        ),
         (
             QuantizedJagged(((3, 40, 128), (0, 40, 128)), weights="u8", group=128, ld="128:144:40"),
             "quantized_jagged 3,40,128+0,40,128 NT f16 ld=128:144:40 weights=u8",
@@ -51,6 +56,10 @@ H200 = device("h200")
         (
             QuantizedJagged(((3, 40, 128),) * 2, ld="128:64:40", weights="s4"),
             "quantized_jagged 2x3,40,128 NT f16 weights=s4",
+        ),
+        (
+            QuantizedJagged(((3, 40, 128),) * 2, ld="128:64:40", weights="s4", group=32, precision="fast"),
+            "quantized_jagged 2x3,40,128 NT f16 weights=s4 group=32 precision=fast",
         ),
     ],
 )
@@ -70,6 +79,8 @@ def test_text_form(p: QuantizedGemm | QuantizedJagged, text: str) -> None:
         ({"dtype": "f32"}, DtypeError, "with quantized weights A must be f16 or bf16, summed in f32"),
         ({"compute": "f16"}, DtypeError, "compute is f16; with quantized weights"),
         ({"scales": "bf16"}, DtypeError, "scales is 'bf16'; it must be f16, the type of A, or f32"),
+        ({"precision": "fast", "scales": "f32"}, DtypeError, "precision is fast and scales is f32; scales must then"),
+        ({"precision": "quick"}, InputError, "precision is 'quick'; it must be one of exact, fast"),
         ({"layout": "NN"}, ShapeError, "layout is NN and batch is 1; with quantized weights they must be NT and 1"),
         ({"batch": 2}, ShapeError, "layout is NT and batch is 2"),
         ({"ldb": 255}, ShapeError, "ldb is 255; it must be from 256, a row's length"),

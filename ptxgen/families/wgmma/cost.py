@@ -73,6 +73,7 @@ SCALED_SHARE, SCALE_LOADED, SCALE_EXCHANGED = 0.9, 19.0, 4.0
 #: 607 times of 4-bit weights as f16 on an H200; those of other formats follow their instructions
 DEQUANTIZE_READ = 32.0
 DEQUANTIZE = {(4, False): 28.0, (4, True): 28.0, (8, False): 28.0, (8, True): 41.0}
+SCALE_WEIGHTS = 4.0  #: warp instructions that multiply such a fragment by scales
 DEQUANTIZE_ITERATION = 300.0
 BOTH_REDUCTIONS = 0.75  #: with cluster_k and kg: the share of the cheaper reduction that does not overlap
 

@@ -78,7 +78,8 @@ def work(p: KernelProblem, c: Columns, g: WgmmaGeometry, d: Device) -> Work:
     moved_b = np.where(c.resident_b == 1, 0, moved_b)  # the first tile of a block alone loads it
     if weights is not None:  # threads read X, and dequantize it
         read = cost.DEQUANTIZE_READ + STEP * g.y.tile / perf_costs.WAVEFRONT
-        products = np.maximum(products, cost.DEQUANTIZE[weights.format.bits, p.dtype == "bf16"])
+        each = cost.DEQUANTIZE[weights.format.bits, p.dtype == "bf16"] + cost.SCALE_WEIGHTS * weights.rounded
+        products = np.maximum(products, each)
     busy = instructions * np.maximum(products, read)
     realigned = (g.x.realigned * g.x.tile + g.y.realigned * g.y.tile) * c.u * size
     busy = busy + realigned * cost.REALIGN_BYTE

@@ -36,7 +36,7 @@ from ptxgen.families.wgmma.matrix.fragment_values import FRAGMENT, FragmentValue
 from ptxgen.families.wgmma.matrix.loads import MatrixLoads
 from ptxgen.families.wgmma.matrix.mainloop import Mainloop, Pipeline, WeightStep
 from ptxgen.families.wgmma.matrix.parameters import MEANINGS, TmaParameters
-from ptxgen.families.wgmma.matrix.quantized_weights import GroupScales, QuantizedLoads
+from ptxgen.families.wgmma.matrix.quantized_weights import FragmentScales, GroupScales, QuantizedLoads
 from ptxgen.families.wgmma.matrix.reduction import ClusterReduction, SplitKFixup
 from ptxgen.families.wgmma.matrix.scheduler import TileScheduler
 from ptxgen.families.wgmma.matrix.stream_scheduler import StreamFixup, StreamTileScheduler
@@ -92,7 +92,8 @@ class WgmmaPlan(Plan):
             self.scales = BlockScales(p, m, s.x_extent, s.y_extent, item, "a" if grouped(p) else "")
         weights = quantized_rows(p)
         if weights is not None:
-            self.scales = GroupScales(weights, m.mi, s.x_extent, "%item" if grouped(p) else "", c.u, m.acc, m.wgmma_acc)
+            scales, item = FragmentScales if weights.rounded else GroupScales, "%item" if grouped(p) else ""
+            self.scales = scales(weights, m.mi, s.x_extent, item, c.u, m.acc, m.wgmma_acc)
         self.cluster_reduction = ClusterReduction(c, g, m)
         fixup = StreamFixup if c.stream_waves else SplitKFixup
         self.fixup = fixup(c, g, m, self.cluster_reduction, self.scheduler)

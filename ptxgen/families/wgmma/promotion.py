@@ -15,8 +15,8 @@ from ptxgen.problem.dtypes import promotion_k
 def depth(p: KernelProblem) -> int:
     """The most elements of K that wgmma sums before promotion; 0: all of K."""
     weights = quantized_rows(p)
-    if weights is not None:  # the sum of a group is multiplied by its scale
-        return weights.group
+    if weights is not None:  # the sum of a group is multiplied by its scale, unless its weights are
+        return 0 if weights.rounded else weights.group
     return bf16x3.PROMOTED if bf16x3.planes(p) > 1 else promotion_k(p.element, p.compute)
 
 

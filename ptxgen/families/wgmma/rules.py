@@ -196,7 +196,8 @@ def _stages_values(p: KernelProblem) -> bool:
 
 def _takes_weights(p: KernelProblem, c: Any) -> Any:
     """True if ``c`` multiplies quantized weights."""
-    group = max(promotion.depth(p), 1)
+    weights = quantized_rows(p)
+    group = max(weights.group, 1) if weights is not None else 1
     paths = (c.operand_path_b == DIRECT) & (c.operand_path_a != REALIGN)
     return (c.transposed_mma == 1) & paths & (c.u % group == 0)
 

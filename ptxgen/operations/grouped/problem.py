@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import groupby
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,7 +78,7 @@ class GroupedGemm(ProblemBase):
     GATED = True
     SHAPE = ("items",)
     SHAPE_FORM = "M,N,K+M,N,K+..."
-    CODE_OPTIONS = ("compute", "out", "epilogue", "jagged", "block_a", "block_b", "dtype_b")
+    CODE_OPTIONS: ClassVar[tuple[str, ...]] = ("compute", "out", "epilogue", "jagged", "block_a", "block_b", "dtype_b")
     RUNTIME_PARAMETERS = "the items, their M, N, K, leading dimensions and addresses"
     STEPS = "addresses and leading dimensions of all items"
 

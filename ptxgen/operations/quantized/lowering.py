@@ -7,7 +7,7 @@ from dataclasses import replace
 from ptxgen.lowering.kernel_problem import KernelProblem, Operand
 from ptxgen.lowering.quantized_rows import QuantizedRows
 from ptxgen.operations.gemm.lowering import lower_gemm
-from ptxgen.operations.quantized.problem import QuantizedGemm
+from ptxgen.operations.quantized.problem import FAST, QuantizedGemm
 
 
 def lower_quantized_gemm(p: QuantizedGemm) -> KernelProblem:
@@ -15,7 +15,19 @@ def lower_quantized_gemm(p: QuantizedGemm) -> KernelProblem:
     ``QuantizedRows``."""
     plain = lower_gemm(p)
     access = QuantizedRows(
-        True, p.n, p.columns_b, p.ldb, 0, p.aligned_b, p.vectors[1], "strided", p.weights, p.group, p.scales, p.zeros
+        True,
+        p.n,
+        p.columns_b,
+        p.ldb,
+        0,
+        p.aligned_b,
+        p.vectors[1],
+        "strided",
+        p.weights,
+        p.group,
+        p.scales,
+        p.zeros,
+        p.precision == FAST,
     )
     a, _ = plain.operands
     name = f"quantized_gemm_{p.dtype}_{p.weights}"

@@ -13,6 +13,7 @@ from ptxgen.problem.dtypes import Dtype, canonical, dtype
 from ptxgen.problem.weight_formats import GROUPS, WEIGHT_FORMATS, WeightFormat
 
 ACTIVATIONS = ("f16", "bf16")  #: the types of A
+EXACT, FAST = PRECISIONS = ("exact", "fast")  #: the values of ``precision``
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,9 @@ class QuantizedGemm(Gemm):
     of 4 bits, that of the even k in the low bits. s[n,g] is a scale, z[n,g] a zero point, or 0. ``group``: the number
     of weights of a scale group: 32, 64 or 128; 0: the whole row. ``scales``: the type of the scales, that of A
     (default) or f32; they are stored as N rows with one scale for each group. ``zeros``: True if there are zero points,
-    bytes stored in the same order. ``ldb``: bytes from one row of B to the next. A is f16 or bf16. ``layout`` is NT,
+    bytes stored in the same order. ``precision``: exact, or fast: kernels may round each weight, times its scale, to
+    the type of A, as products with dequantized weights do; scales have that type. With one scale for all of a row, it
+    is exact. ``ldb``: bytes from one row of B to the next. A is f16 or bf16. ``layout`` is NT,
     and there is no batch. The other fields are those of ``Gemm``.
 
     ShapeError, DtypeError, InputError: an argument breaks a rule.
@@ -40,10 +43,16 @@ class QuantizedGemm(Gemm):
     )
     zeros: bool = field(default=False, metadata=described("A group has a zero point."))
     scales: str = field(default="", metadata=described("Type of the scales: that of A (default) or f32."))
+    precision: str = field(
+        default=EXACT,
+        metadata=described(
+            "exact, or fast: weights times their scales may be rounded to the type of A.", words=PRECISIONS
+        ),
+    )
 
     operation = "quantized_gemm"
     STORES_SUMS = False
-    CODE_OPTIONS = ("compute", "out", "epilogue", "weights", "group", "zeros", "scales")
+    CODE_OPTIONS = ("compute", "out", "epilogue", "weights", "group", "zeros", "scales", "precision")
 
     def __post_init__(self) -> None:
         self._normalize_integers(("group", "k"))
@@ -70,6 +79,13 @@ class QuantizedGemm(Gemm):
         object.__setattr__(self, "scales", canonical(self.scales) or self.dtype)
         if self.scales not in (self.dtype, "f32"):
             raise DtypeError(f"scales is {shown(self.scales)}; it must be {self.dtype}, the type of A, or f32")
+        word("precision", self.precision, PRECISIONS)
+        if self.precision == FAST and self.scales != self.dtype:
+            raise DtypeError(
+                f"precision is {FAST} and scales is {self.scales}; scales must then have the type of A, {self.dtype}"
+            )
+        if not self.group:  # sums of whole rows are scaled
+            object.__setattr__(self, "precision", EXACT)
         if self.layout != "NT" or self.batch != 1:
             raise ShapeError(
                 f"layout is {self.layout} and batch is {self.batch}; with quantized weights they must be NT and 1"
@@ -87,6 +103,10 @@ class QuantizedGemm(Gemm):
     def groups(self) -> int:
         """The number of scale groups of a row."""
         return self.k // self.group if self.group else 1
+
+    @property
+    def product_roundoff(self) -> float:
+        return self.element.roundoff if self.precision == FAST else 0.0
 
     @property
     def types(self) -> tuple[Dtype, Dtype, Dtype]:
@@ -112,6 +132,7 @@ class QuantizedGemm(Gemm):
     @property
     def description(self) -> list[str]:
         scaled = f"one scale for {self.group or 'all'} along K" + (", with zero points" if self.zeros else "")
+        scaled += f", precision {FAST}" * (self.precision == FAST)
         types = f"{self.dtype} by {self.weights}, {scaled}, summed in {self.compute}"
         return [f"{self.operation}: C = alpha A dequantized(B) + beta C, B in N rows along K, {types}"]
 

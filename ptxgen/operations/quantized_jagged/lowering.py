@@ -7,6 +7,7 @@ from dataclasses import replace
 from ptxgen.lowering.kernel_problem import KernelProblem, Operand
 from ptxgen.lowering.quantized_rows import QuantizedRows
 from ptxgen.operations.grouped.lowering import lower_grouped
+from ptxgen.operations.quantized.problem import FAST
 from ptxgen.operations.quantized_jagged.problem import QuantizedJagged
 
 
@@ -29,6 +30,7 @@ def lower_quantized_jagged(p: QuantizedJagged) -> KernelProblem:
         p.group,
         p.scales,
         p.zeros,
+        p.precision == FAST,
     )
     name = f"quantized_jagged_{p.dtype}_{p.weights}"
     return replace(plain, name=name, operands=(a, Operand("B", b.dtype, access)))

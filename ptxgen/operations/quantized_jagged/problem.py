@@ -7,7 +7,7 @@ from functools import cached_property
 
 from ptxgen.errors import InputError, ShapeError
 from ptxgen.operations.grouped.problem import GroupedGemm, Ints, as_items
-from ptxgen.operations.quantized.problem import QuantizedGemm
+from ptxgen.operations.quantized.problem import EXACT, PRECISIONS, QuantizedGemm
 from ptxgen.problem.base import described
 from ptxgen.problem.dtypes import Dtype, dtype
 from ptxgen.problem.weight_formats import WEIGHT_FORMATS
@@ -20,9 +20,9 @@ class QuantizedJagged(GroupedGemm):
 
     ``items``: (M, N, K) of each item, of which M alone differs: A and C are arrays with the rows of all items, and
     ``jagged`` is m. ``layout`` is NT: B has E×N rows of weights along K for E items. ``weights``, ``group``, ``zeros``,
-    ``scales``: the format of the weights, as in ``QuantizedGemm``; scales and zero points are stored as E×N rows with
-    one number for each group. The leading dimension of B, in ``ld``, is in bytes. The other fields are those of
-    ``GroupedGemm``.
+    ``scales``, ``precision``: the format of the weights, as in ``QuantizedGemm``; scales and zero points are stored as
+    E×N rows with one number for each group. The leading dimension of B, in ``ld``, is in bytes. The other fields are
+    those of ``GroupedGemm``.
 
     ShapeError, DtypeError, InputError: an argument breaks a rule.
     """
@@ -38,9 +38,15 @@ class QuantizedJagged(GroupedGemm):
     )
     zeros: bool = field(default=False, metadata=described("A group has a zero point."))
     scales: str = field(default="", metadata=described("Type of the scales: that of A (default) or f32."))
+    precision: str = field(
+        default=EXACT,
+        metadata=described(
+            "exact, or fast: weights times their scales may be rounded to the type of A.", words=PRECISIONS
+        ),
+    )
 
     operation = "quantized_jagged"
-    CODE_OPTIONS = ("compute", "out", "epilogue", "weights", "group", "zeros", "scales")
+    CODE_OPTIONS = ("compute", "out", "epilogue", "weights", "group", "zeros", "scales", "precision")
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "items", as_items(self.items))
@@ -51,6 +57,7 @@ class QuantizedJagged(GroupedGemm):
         one = self._matrix(0, *(self.items[0][1:] if self.items else (0, 0)))
         object.__setattr__(self, "group", one.group)
         object.__setattr__(self, "scales", one.scales)
+        object.__setattr__(self, "precision", one.precision)
         super().__post_init__()
 
     def _matrix(self, m: int, n: int, k: int, lda: int = 0, ldb: int = 0, ldc: int = 0) -> QuantizedGemm:
@@ -75,11 +82,16 @@ class QuantizedJagged(GroupedGemm):
             group=self.group,
             zeros=self.zeros,
             scales=self.scales,
+            precision=self.precision,
         )
 
     def item(self, i: int) -> QuantizedGemm:
         """Item ``i`` as a product with quantized weights."""
         return self._matrix(*self.items[i], *(int(ld) for ld in self.lds[i]))
+
+    @property
+    def product_roundoff(self) -> float:
+        return self._matrix(0, *(self.items[0][1:] if self.items else (0, 0))).product_roundoff
 
     @property
     def types(self) -> tuple[Dtype, Dtype, Dtype]:

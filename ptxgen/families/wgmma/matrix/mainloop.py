@@ -229,7 +229,9 @@ class Mainloop(Part):
 
     def begins_group(self, k: int) -> bool:
         """True if K step ``k`` begins a group of weights that has scales of its own."""
-        return self.promotes and k % self.promoted_steps == 0
+        assert isinstance(self.x, QuantizedOperand)
+        group = self.x.access.group
+        return group > 0 and k % (group * self.y.element // STEP) == 0
 
     def weight_steps(self, offsets: Sequence[Sequence[list[str]]]) -> list[WeightStep]:
         """The K steps of a stage whose X is quantized weights. ``offsets``: as ``QuantizedFragments.dequantized``."""

@@ -105,11 +105,13 @@ class ChunkLoads(NamedTuple):
 
 
 class Dequantized(NamedTuple):
-    """A fragment register, the word that has its pair, and the registers of the offsets of its row."""
+    """A fragment register, the word that has its pair, the registers of the offsets of its row, and the index of the
+    row among those of the thread."""
 
     to: list[str]
     word: str
     offsets: list[str]
+    row: int
 
 
 @dataclass(frozen=True)
@@ -220,7 +222,12 @@ class QuantizedFragments(Part):
         rows and row of the lane."""
         first = WORDS_OF_STEP * (k % self.chunk_steps)
         return [
-            Dequantized([self.tile[k % FRAGMENTS, m, n]], self.raw[m, n % 2, first + n // 2], offsets[m][n % 2])
+            Dequantized(
+                [self.tile[k % FRAGMENTS, m, n]],
+                self.raw[m, n % 2, first + n // 2],
+                offsets[m][n % 2],
+                2 * m + n % 2,
+            )
             for m in range(self.mi)
             for n in range(FRAGMENT)
         ]
@@ -342,3 +349,22 @@ class GroupScales(Part):
         for name, _, _, loaded, at in self.arrays:
             rows += [(loaded, f"{name} of the next group, as loaded"), (at, f"addresses of {name}")]
         return rows
+
+
+@dataclass(frozen=True)
+class FragmentScales(GroupScales):
+    """Scales that multiply the dequantized weights in their fragments, which rounds them to their type. Sums need no
+    scales, and so no promotion."""
+
+    template = "math/fragment_scales.mako"
+
+    @property
+    def scale(self) -> Tile:
+        """The registers of the scales of the present group, in both halves."""
+        return Tile("weight_scale", "b32", (self.count,))
+
+    @property
+    def conversions(self) -> list[str]:
+        """The instructions that write the scales of the next group to both halves."""
+        loaded = self.arrays[0][3]
+        return [f"mov.b32 {self.scale[n]}, {{{loaded[n]}, {loaded[n]}}};" for n in range(self.count)]
