@@ -15,6 +15,7 @@ COMMON = {
     "first_item": "number of the first batch item of the launch",
     "items": "number of items of the launch",
     "table": "address of the descriptor table of the items",
+    "tile_list": "offset in the workspace of the list of the tiles that have pairs, in bytes",
     "(mn|k)_table_[ab]": "address of the offset table along M or N, along K",
     "(guard|high)_[ab]": "words that show which coordinates are outside the image",
     "(rows|columns)_c": "address of the offset table of rows, of columns of C",

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from ptxgen.codegen.geometry import TileGeometry
 from ptxgen.codegen.grouped.jagged_table import JaggedTable
+from ptxgen.codegen.grouped.listed_tiles import ListedTiles, TileList
 from ptxgen.codegen.grouped.scheduler import GroupedParameters, GroupedScheduler
 from ptxgen.codegen.launches.matrix_parameters import MatrixParameters
 from ptxgen.codegen.launches.packing import Packing
@@ -40,12 +41,17 @@ def compose_scheduler(plan: Plan, scheduler: GridScheduler | None = None) -> Gri
         scheduler = GridScheduler(plan.config, plan.batch.active)
         if grouped(plan.problem):
             scheduler = GroupedScheduler.of(plan.problem, plan.config, plan.geometry, plan.device, plan.registers)
+        elif plan.config.listed_tiles:
+            scheduler = ListedTiles.of(plan.config, plan.geometry, plan.device, plan.registers)
     plan.scheduler = scheduler
     return scheduler
 
 
 def table_packing(plan: Plan) -> Packing | None:
-    """The kernel that writes the descriptor table of a group, if the extents of items are on the device; else None."""
+    """The kernel that writes the descriptor table of a group, if the extents of items are on the device, or the list of
+    the tiles of a join; else None."""
+    if isinstance(plan.scheduler, ListedTiles):
+        return TileList(plan.problem, plan.entry, plan.batch, plan.config)
     if not isinstance(plan.scheduler, GroupedScheduler) or "offsets" not in plan.problem.arrays:
         return None
     return JaggedTable(plan.problem, plan.entry, plan.batch, plan.scheduler.table)
@@ -59,9 +65,12 @@ def compose_epilogue(plan: Plan, ns: int, contiguous: int, column: Callable[[int
     assert isinstance(geometry, TileGeometry)
     c, via_smem = plan.config, bool(geometry.c_via_smem)
     vec = c.vec_c if via_smem else min(c.vec_c, contiguous)
-    plan.c = plan._c_access(CAddressing(plan.problem.operand("C").access.mode != STRIDED), vec, grouped(plan.problem))
+    listed = bool(c.listed_tiles)
+    addressing = CAddressing(plan.problem.operand("C").access.mode != STRIDED)
+    plan.c = plan._c_access(addressing, vec, grouped(plan.problem) or listed)
     if isinstance(plan.problem.sink, ValueSink):
-        plan.values = ResultValues(plan.problem, plan.device.sm, plan.c.vec, c.ml, c.nl)
+        parts = (plan.problem, plan.device.sm, plan.c.vec, c.ml, c.nl)
+        plan.values = ResultValues(*parts, preinitialises=listed, skips=not listed)
     if isinstance(plan.problem.sink, SelectValues):
         plan.selected = SelectedLists(plan.problem)
     plan.epilogue = TileEpilogue(

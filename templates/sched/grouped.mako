@@ -1,6 +1,7 @@
 ## Tiles of all items of a group: blocks loop over them. A descriptor table holds the values that differ between items.
 <%namespace name="raster" file="/sched/raster.mako"/>
 <%namespace name="ptx" file="/ptx/banner.mako"/>
+<%namespace name="search" file="/sched/last_not_above.mako"/>
 <%namespace name="prefetch" file="/sched/prefetch_rows.mako"/>
 <%namespace name="slices" file="/${context['plan'].reduction.tile_slices}"/>
 <%def name="parameters(more='')">
@@ -52,29 +53,7 @@ ${prefetch.rows(x)}\
     .reg .b64 %first_tile_addr;
     .reg .b32 %lower_bound, %count, %stride, %pivot, %first_tile;
     .reg .pred %starts_before;
-    mov.u32 %lower_bound, 0;
-    mov.u32 %count, %items;
-    .pragma "nounroll";
-FIND_ITEM:
-    add.u32 %stride, %count, 31;
-    shr.u32 %stride, %stride, 5;
-    and.b32 %pivot, %thread, 31;
-    mul.lo.u32 %pivot, %pivot, %stride;
-    setp.lt.u32 %starts_before, %pivot, %count;
-    add.u32 %tmp0, %lower_bound, %pivot;
-    mad.wide.u32 %first_tile_addr, %tmp0, 4, %table;
-    mov.u32 %first_tile, -1;
-    @%starts_before ld.global.u32 %first_tile, [%first_tile_addr+${plan.scheduler.HEADER}];
-    setp.le.u32 %starts_before, %first_tile, %tile;
-    vote.sync.ballot.b32 %tmp0, %starts_before, -1;
-    popc.b32 %tmp0, %tmp0;
-    sub.u32 %tmp0, %tmp0, 1;
-    mul.lo.u32 %tmp0, %tmp0, %stride;
-    add.u32 %lower_bound, %lower_bound, %tmp0;
-    sub.u32 %count, %count, %tmp0;
-    min.u32 %count, %count, %stride;
-    setp.gt.u32 %p, %count, 1;
-    @%p bra.uni FIND_ITEM;
+${search.by_lanes("FIND_ITEM", "%items", "%table", 4, plan.scheduler.HEADER)}\
     mad.wide.u32 %descriptor, %lower_bound, ${plan.scheduler.table.descriptor_bytes}, %descriptors;
     }
 </%def>

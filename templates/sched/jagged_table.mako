@@ -1,6 +1,7 @@
 ## The kernel that makes the descriptor table of a group whose items are parts of one array: one block, with a thread per item.
 <%namespace name="ptx" file="/ptx/banner.mako"/>
 <%namespace name="pdl" file="/ptx/pdl.mako"/>
+<%namespace name="before" file="/ptx/tiles_before.mako"/>
 <%def name="operand_addresses()"></%def>
 
 <%def name="entries()">
@@ -91,25 +92,13 @@ ${bounds("@%in_items ")}\
     div.u32 %tiles_m, %tiles_m, ${table.ml};
     mul.lo.u32 %tiles, %tiles_m, %tiles_n;
     // %tile_prefix: tiles of the items of this warp up to this one
-    mov.u32 %tile_prefix, %tiles;
-  % for step in (1, 2, 4, 8, 16):
-    shfl.sync.up.b32 %tmp0|%has_prev, %tile_prefix, ${step}, 0, -1;
-    @%has_prev add.u32 %tile_prefix, %tile_prefix, %tmp0;
-  % endfor
-    setp.eq.u32 %p, %lane, 31;
-    mad.lo.u32 %tmp0, %warp, 4, %smem;
-    @%p st.shared.u32 [%tmp0], %tile_prefix;
+${before.in_warp()}\
 ${ptx.banner("wait: the tiles of each warp's items are in shared memory")}\
     bar.sync 0;
     // %first_tile: tiles of all items before this one
     sub.u32 %first_tile, %tile_prefix, %tiles;
     add.u32 %first_tile, %first_tile, %total_tiles;
-  % for w, offset in enumerate(t.warp_offsets):
-    ld.shared.u32 %tmp0, [%smem+${offset}];
-    setp.gt.u32 %has_prev, %warp, ${w};
-    @%has_prev add.u32 %first_tile, %first_tile, %tmp0;
-    add.u32 %total_tiles, %total_tiles, %tmp0;
-  % endfor
+${before.of_warps(t.warp_offsets)}\
 ${ptx.banner("wait: every warp has read them")}\
     bar.sync 0;
     mov.u32 %descriptor_index, %item;

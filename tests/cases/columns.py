@@ -15,5 +15,9 @@ def choices(axis: Axis) -> tuple[int, ...]:
 
 def random_columns(family: str, rng: np.random.Generator, n: int) -> Columns:
     """``n`` rows with random values of every axis of the family."""
-    values = {a.name: rng.choice(np.array(choices(a)), n).astype(np.int64) for a in axes_of(family)}
+    values = {
+        a.name: rng.choice(np.array(choices(a)), n).astype(np.int64)
+        for a in axes_of(family)
+        if a.name != "listed_tiles"
+    }
     return Columns(values, n).replace(family=FAMILIES.index(family))

@@ -40,7 +40,7 @@ def config(
     values = {
         a.name: rng.choice(np.array((*choices(a), *((3, 5, 7) if a.name == "kg" else ()))), DRAWS)
         for a in axes_of("simt")
-        if a.name != "column_pairs"
+        if a.name not in ("column_pairs", "listed_tiles")
     }
     sliced = rng.random(DRAWS) < 0.5
     values["kg"] = np.where(sliced, values["kg"], 1)

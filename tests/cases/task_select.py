@@ -6,12 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from ptxgen.codegen.config.config import Config
+from ptxgen.codegen.config.config import Columns, Config
+from ptxgen.lowering.lower import lower
 from ptxgen.operations.gemm.problem import LAYOUTS
 from ptxgen.operations.task.problem import Task
 from ptxgen.problem.device import Device
 from tests.cases import mma, simt
 from tests.cases.source import RandomCases, extents
+from tests.lowered import legal
 
 #: type of A and B -> the type of sums
 TYPES = {"f32": "f32", "f64": "f64", "f16": "f32", "bf16": "f32", "s8": "s32"}
@@ -71,9 +73,13 @@ def config(p: Task, d: Device, rng: np.random.Generator, threads: int = 1024) ->
     on_tensor_cores = (
         d.sm >= 80 and (p.dtype != "f32" or p.compute == "tf32") and "abs" not in p.text and "max" not in p.text
     )
-    if on_tensor_cores and (p.dtype == "s8" or p.compute == "tf32" or rng.random() < 0.7):
-        return mma.config(p, d, rng, threads)
-    return simt.config(p, d, rng, threads)
+    on_tensor_cores = on_tensor_cores and (p.dtype == "s8" or p.compute == "tf32" or rng.random() < 0.7)
+    c = (mma if on_tensor_cores else simt).config(p, d, rng, threads)
+    if c is None or not p.sorted_keys or rng.random() < 0.5:
+        return c
+    paths = dict.fromkeys(("operand_path_a", "operand_path_b"), 0) if on_tensor_cores else {}
+    listed = c.replace(listed_tiles=1, kg=1, splitk=0, raster_group=1, pdl=0, **paths)
+    return listed if legal(lower(p), Columns.of([listed]), d).all() else c
 
 
 SOURCE = RandomCases("task_select", problem, config, seeds=(43,))

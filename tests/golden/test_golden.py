@@ -230,6 +230,12 @@ GOLDEN = {
         "gemm 328,136,2048 NT f16",
         "family=wgmma ml=64 nl=64 u=64 stages=3 persistent=1 stream_waves=1 cluster_x=2",
     ),
+    "simt_listed_tiles": (
+        "h200",
+        "task 300,260,20 NN f32 text=A:f32[i,k];B:f32[k,j];input0:s32[i];input1:u8[j];accum:f32;"
+        "where(i,j)when(input0[i]==s32(input1[j])){reduce(k){accum+=A[i,k]*B[k,j];}C[i]+=accum;} sorted_keys=1",
+        "ms=4 ns=4 ml=32 nl=32 u=16 vec_a=1 vec_b=1 vec_c=1 listed_tiles=1",
+    ),
     "simt_sm75": ("t4", "gemm 128,128,64 NN f32", "cp_async_a=0 cp_async_b=0 vec_a=4 vec_b=4 vec_c=4 stages=2"),
     "simt_grouped": (
         "h200",

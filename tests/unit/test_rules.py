@@ -35,6 +35,22 @@ NT = Gemm(512, 512, 512, "NT")
 
 GROUP = lower(GroupedGemm(((64, 64, 64), (32, 32, 128))))
 STEPS = "A:f32[i,k];B:f32[k,j];where(i,j){reduce(k){accum argmin=A[i,k]+B[k,j];}C[i,j]=accum;}"
+PAIRS_OF_KEYS = (
+    "A:f32[i,k];B:f32[k,j];input0:s32[i];input1:s32[j];accum:f32;"
+    "where(i,j)when(input0[i]==input1[j]){reduce(k){accum+=A[i,k]*B[k,j];}%s+=accum;}"
+)
+JOIN = lower(Task(64, 64, 64, text=PAIRS_OF_KEYS % "C[i]", sorted_keys=True))
+ORDERED_JOIN = lower(
+    Task(
+        64,
+        64,
+        64,
+        text=PAIRS_OF_KEYS % "C[input0[i],input1[j]]",
+        groups="9,9",
+        sorted_keys=True,
+        deterministic=True,
+    )
+)
 MAX_PLUS = lower(
     Task(
         64,
@@ -89,6 +105,12 @@ BREAKS = {
     "l2_prefetch": [
         (P, "l2_prefetch=1", "h200", "l2_prefetch=1, kg=1, stream_k=0: only whole tiles of groups"),
         (GROUP, "ms=4 ns=4 ml=32 nl=32 stream_k=1 l2_prefetch=1", "h200", "stream_k=1: only whole tiles"),
+    ],
+    "listed_tiles": [
+        (P, "listed_tiles=1", "h200", "listed_tiles=1, stages=3, kg=1, pdl=off, raster_group=1: the list of tiles"),
+        (JOIN, "listed_tiles=1 kg=2 splitk=workspace", "h200", "listed_tiles=1, stages=3, kg=2"),
+        (JOIN, "listed_tiles=1 raster_group=8", "h200", "raster_group=8: the list of tiles"),
+        (ORDERED_JOIN, "ms=4 ns=4 ml=32 nl=32 listed_tiles=1", "h200", "the list of tiles"),
     ],
     "output_dtype": [
         (Gemm(64, 64, 64, "NT", "f16", out="e4m3"), "cp_async_a=0 cp_async_b=0", "a100", "e4m3 need sm_89")

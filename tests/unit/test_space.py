@@ -1059,7 +1059,7 @@ def test_refinements_reach_every_axis():
     assert len(neighbours) == len(near)
     assert config not in neighbours
     reached = {name for x in neighbours for name, value in x.items() if value != dict(config.items())[name]}
-    assert reached == set(fma.AXES) - {"stream_k", "l2_prefetch", "column_pairs"}
+    assert reached == set(fma.AXES) - {"stream_k", "l2_prefetch", "listed_tiles", "column_pairs"}
     assert replace(config, ns=4, nl=32, lanes_m=4) in neighbours
     assert any(x.ml == 128 and x.nl == 32 for x in neighbours)
     for kg in (2, 6, 8, 12, 16):
@@ -1098,6 +1098,7 @@ def test_refinements_of_mma_reach_every_axis():
     assert changed(p, config) == set(mma.AXES) - {
         "stream_k",
         "l2_prefetch",
+        "listed_tiles",
         *mma.PATHS,
     }  # flag_red and packed operands exclude each other
     assert set(mma.PATHS) <= changed(p, replace(config, kg=1, splitk=0))
@@ -1117,6 +1118,27 @@ def test_refinements_on_lists_have_shares_of_iterations(dtype, text):
     sliced = configs(space.refinements(p, H200, whole.replace(stream_k=1)))
     assert any(x.kg > 1 and not x.stream_k for x in sliced)
     assert any(x.l2_prefetch and not x.stream_k for x in sliced)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "text"),
+    [
+        ("f32", "ms=4 ns=4 ml=32 nl=32 kg=2 splitk=workspace raster_group=8"),
+        ("f16", "family=mma ms=32 ns=32 ml=64 nl=64 u=32 vec_a=2 vec_b=2 raster_group=8"),
+    ],
+)
+def test_refinements_of_joins_list_tiles(dtype, text):
+    """The tile loop has one slice of K and an order of its own; candidates have no list."""
+    product = "accum+=A[i,k]*B[k,j]" if dtype == "f32" else "accum+=f32(A[i,k])*f32(B[k,j])"
+    body = f"where(i,j)when(input0[i]==input1[j]){{reduce(k){{{product};}}C[i]+=accum;}}"
+    program = f"A:{dtype}[i,k];B:{dtype}[k,j];input0:s32[i];input1:s32[j];accum:f32;{body}"
+    p = lower(Task(4096, 4096, 2048, dtype=dtype, text=program, sorted_keys=True))
+    config = parse_config(text)
+    listed = [x for x in configs(space.refinements(p, H200, config)) if x.listed_tiles]
+    assert {(x.kg, x.splitk, x.raster_group) for x in listed} == {(1, 0, 1)}
+    again = configs(space.refinements(p, H200, listed[0]))
+    assert {x.listed_tiles for x in again} == {0, 1}
+    assert all(x.kg == 1 for x in again if x.listed_tiles)
 
 
 def test_refinements_of_wgmma_reach_every_axis():

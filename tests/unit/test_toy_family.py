@@ -100,7 +100,7 @@ def test_a_family_without_tiles_has_no_rules_of_tiles(registered: None) -> None:
     """The other common rules hold for it, in the same order and with the same indices."""
     mine, tiled = (dict(rules.rules_of(name)) for name in ("toy", "simt"))
     assert {rule.name for i, rule in tiled.items() if i not in mine and not rule.family} == {
-        "offset_table_end", "grouped_slices", "stream_k", "l2_prefetch", "vec_c", "bounds", "kg", "splitk", "positions", "grid", "gated",
+        "offset_table_end", "grouped_slices", "stream_k", "l2_prefetch", "listed_tiles", "vec_c", "bounds", "kg", "splitk", "positions", "grid", "gated",
     }  # fmt: skip
     common = [i for i, rule in mine.items() if not rule.family]
     assert common == [i for i, rule in tiled.items() if not (rule.family or rule.tiles)]

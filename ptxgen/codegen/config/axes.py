@@ -118,6 +118,10 @@ _STREAM_K = (
     " slices, one after the other"
 )
 _L2_PREFETCH = "1: blocks prefetch what a tile of a group reads of A and B to L2 before they load its first stage"
+_LISTED_TILES = (
+    "tiles of a join, whose rows and columns are in the order of their keys. 1: a kernel lists those that have pairs of"
+    " equal keys, and blocks loop over the list; 0: a block for each tile ends if its tile has none"
+)
 _BOUNDS = (
     "none: no bounds checks; clamp: load addresses are clamped once, stores are predicated; predicate: every access is"
     " predicated"
@@ -190,6 +194,7 @@ COMMON = {
         Axis("min_ctas_per_sm", 1, "blocks per multiprocessor for which registers are limited", refined=True, least=1),
         switch("stream_k", _STREAM_K, feature=False),
         switch("l2_prefetch", _L2_PREFETCH, refined=True, feature=False),
+        switch("listed_tiles", _LISTED_TILES, refined=True, feature=False),
         Axis("lane_vectors", 1, "vectors of a row of B per lane", feature=False),
         Axis("row_order", NATURAL, _ROW_ORDER, words=("natural", "length"), feature=False),
         Axis("longest_part", 0, _LONGEST_PART, feature=False),

@@ -11,8 +11,8 @@ from ptxgen.codegen.launches.launched import Launched
 from ptxgen.codegen.launches.matrix_parameters import MatrixParameters
 from ptxgen.codegen.parts.parameters import Parameters, addresses, given, weight_parameters
 from ptxgen.codegen.parts.part import Allocator
-from ptxgen.codegen.parts.scheduler import GridScheduler
-from ptxgen.codegen.vectorized import Log2, register_cap
+from ptxgen.codegen.parts.scheduler import GridScheduler, blocks_at_once
+from ptxgen.codegen.vectorized import Log2
 from ptxgen.lowering.descriptor_table import Items, items_of
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
@@ -72,9 +72,7 @@ class GroupedScheduler(GridScheduler):
         blocks than fit at once would delay the first tiles of the surplus blocks."""
         scheduler_class = StreamScheduler if c.stream_k else cls
         table = DescriptorTable(c.ml, c.nl, p.sink.arithmetic, p.sink.arrays, c.u, c.kg, stream=bool(c.stream_k))
-        if registers <= 0:
-            registers = min(int(g.registers), int(register_cap(d, g.threads, c.min_ctas_per_sm)))
-        resident = max(int(d.blocks_per_sm(g.threads, registers, g.shared)), c.min_ctas_per_sm)
+        resident = blocks_at_once(c, g, d, registers)
         parts = 1 if c.stream_k else c.kl * c.ks if c.kg > 1 else 0  # sums of a slice of a tile per element
         slice_bytes = c.ml * c.nl * parts * p.accumulator.bytes
         table = replace(table, sms=d.sms, resident=resident)

@@ -237,6 +237,10 @@ class TileReduceKernels(RowReduceKernels):
     walk: TileWalk
 
     @property
+    def fills(self) -> bool:
+        return self.scheduler.some_tiles
+
+    @property
     def stores_tiles(self) -> bool:
         """True if the blocks of the main kernel store states of their tiles."""
         return not self.reduction.stores_partials

@@ -74,7 +74,8 @@ class ResultValues(Part):
     there is one; ``rows``, ``columns``: extents of the block's tile; ``values``: False leaves out the values;
     ``guards``: False leaves out the condition; ``preinitialises``: True if registers are set before guarded loads write
     them, as in ``CAccess``; ``exchanged``: True for results (j, i) that are computed from the sums of (i, j);
-    ``chosen``: the indices of the values; default: all."""
+    ``chosen``: the indices of the values; default: all; ``skips``: True if blocks skip tiles without an accepted
+    result."""
 
     problem: KernelProblem
     sm: int
@@ -86,6 +87,7 @@ class ResultValues(Part):
     preinitialises: bool = False
     exchanged: bool = False
     chosen: tuple[int, ...] = ()
+    skips: bool = True
 
     @property
     def sink(self) -> ValueSink:
@@ -214,9 +216,9 @@ class ResultValues(Part):
     @cached_property
     def reachable(self) -> Node | None:
         """The condition that a tile may have an accepted result. It reads the indices of the tile's corners, the
-        elements of ascending vectors there, and the extents. None: every tile may have one."""
+        elements of ascending vectors there, and the extents. None: every tile may have one, or none is skipped."""
         when = self.sink.computed
-        if when is None:
+        if when is None or not self.skips:
             return None
         ranges = {name: (variable(f"first_{name}", INDEX), variable(f"last_{name}", INDEX)) for name in ("i", "j")}
         ranges |= {name: (variable(name, INDEX),) * 2 for name in ("M", "N", "K")}

@@ -5,10 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ptxgen.codegen.config.config import Config
+from ptxgen.codegen.geometry import Geometry
 from ptxgen.codegen.parts.part import Part
-from ptxgen.codegen.vectorized import Last, ceil_div
+from ptxgen.codegen.vectorized import Last, ceil_div, register_cap
 from ptxgen.cuda_abi import GRID_LIMIT
 from ptxgen.lowering.kernel_problem import KernelProblem
+from ptxgen.problem.device import Device
+
+
+def blocks_at_once(c: Config, g: Geometry, d: Device, registers: int = -1) -> int:
+    """The number of blocks that fit on a multiprocessor at once. ``registers``: registers per thread; -1: the most that
+    ptxas may allocate."""
+    if registers <= 0:
+        registers = min(int(g.registers), int(register_cap(d, g.threads, c.min_ctas_per_sm)))
+    return max(int(d.blocks_per_sm(g.threads, registers, g.shared)), c.min_ctas_per_sm)
 
 
 @dataclass(frozen=True)
@@ -19,6 +29,7 @@ class GridScheduler(Part):
     batched: bool
 
     template = "sched/raster.mako"
+    some_tiles = False  #: True if blocks compute only the tiles of a list
 
     @property
     def raster_group(self) -> int:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ptxgen.codegen.geometry import Geometry
+from ptxgen.codegen.grouped.listed_tiles import REGISTERS, lists_tiles
 from ptxgen.codegen.grouped.scheduler import GROUPED_REGISTERS, GROUPED_SHARED
 from ptxgen.codegen.vectorized import SECTOR, WARP, ceil_div, register_cap, where
 from ptxgen.families import registry
@@ -24,7 +25,7 @@ def geometry(p: KernelProblem, c: Any) -> Any:
     family = registry.of(c)
     g = family.geometry(family.form(p), c)
     if not grouped(p):
-        return g
+        return replace(g, registers=g.registers + REGISTERS * c.listed_tiles) if lists_tiles(p) else g
     # the tile loop keeps the number of the next tile in shared memory, and addresses and counts in registers
     return replace(g, shared=g.shared + GROUPED_SHARED, registers=g.registers + GROUPED_REGISTERS)
 

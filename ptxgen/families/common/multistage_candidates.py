@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from ptxgen.codegen.config.config import SPLIT_MEMSET, Columns, Config
+from ptxgen.codegen.grouped.listed_tiles import lists_tiles
 from ptxgen.families.common.candidates import (
     FlatGrid,
     Grid,
@@ -39,6 +40,7 @@ class MultistageSpace(TileSpace):
         "grouped_slices",
         "stream_k",
         "l2_prefetch",
+        "listed_tiles",
     )
 
     def copy_modes(self, p: KernelProblem, every: bool = False) -> list[dict[str, int]]:
@@ -51,6 +53,8 @@ class MultistageSpace(TileSpace):
         for name in ("stream_k", "l2_prefetch"):
             if name in self.axes and not grouped(p):
                 variables[name,] = [(0,)]
+        if "listed_tiles" in self.axes and not lists_tiles(p):
+            variables["listed_tiles",] = [(0,)]
         return variables
 
     def tiles(self, p: KernelProblem) -> Columns:
@@ -110,6 +114,11 @@ class MultistageSpace(TileSpace):
                 else int(self.default_splitk(p, Columns.of([config.replace(**values)]))[0])
             )
             values["splitk"] = splitk if values["kg"] > 1 else SPLIT_MEMSET
+        if values.get("listed_tiles"):
+            if "listed_tiles" in changes:
+                values.update(kg=1, splitk=SPLIT_MEMSET, raster_group=1)
+            elif values["kg"] > 1 or values["raster_group"] > 1:
+                values["listed_tiles"] = 0
         if "stream_k" in changes or "l2_prefetch" in changes:
             values.update(kg=1, splitk=SPLIT_MEMSET)
         elif "kg" in changes and config.stream_k:

@@ -17,6 +17,8 @@ from ptxgen.codegen.config.axes import BOUNDS_NONE, DIRECT, SPLIT_LAST_CTA, SPLI
 from ptxgen.codegen.config.config import Columns, Config
 from ptxgen.codegen.config.rule import Rule
 from ptxgen.codegen.geometry import Geometry
+from ptxgen.codegen.grouped.listed_tiles import lists_tiles
+from ptxgen.codegen.launches.bit_packing import packs_bits
 from ptxgen.codegen.vectorized import ceil_div, register_cap
 from ptxgen.cuda_abi import GRID_LIMIT
 from ptxgen.errors import ConfigError
@@ -125,6 +127,25 @@ LAST = (
         lambda p, c, g, d: (c.l2_prefetch == 0) | (grouped(p) & (c.kg == 1) & (c.stream_k == 0)),
         "l2_prefetch={c.l2_prefetch}, kg={c.kg}, stream_k={c.stream_k}: only whole tiles of groups are prefetched, with"
         " kg=1 and stream_k=0",
+        tiles=True,
+    ),
+    Rule(
+        "listed_tiles",
+        lambda p, c, g, d: (
+            (c.listed_tiles == 0)
+            | (
+                (lists_tiles(p) and not packs_bits(p))
+                & (c.stages > 0)
+                & (c.kg == 1)
+                & (c.pdl == 0)
+                & (c.raster_group == 1)
+                & (c.operand_path_a == DIRECT)
+                & (c.operand_path_b == DIRECT)
+            )
+        ),
+        "listed_tiles={c.listed_tiles}, stages={c.stages}, kg={c.kg}, pdl={c.pdl}, raster_group={c.raster_group}: the"
+        " list of tiles is for joins of one item in the order of keys, with stages in shared memory, kg=1, pdl=0,"
+        " raster_group=1 and operand_path=direct",
         tiles=True,
     ),
     Rule(

@@ -30,6 +30,7 @@ AXES = (
     common("min_ctas_per_sm", (1, 2, 3, 4)),
     common("stream_k", (0, 1)),
     common("l2_prefetch", (0, 1)),
+    common("listed_tiles", (0, 1)),
     common("operand_path_a", (0, 1)),
     common("operand_path_b", (0, 1)),
     common("pdl"),

@@ -43,7 +43,7 @@ CLASS_AXES = {"epilogue_smem": (1,), "fragment_prefetch": (1,)}
 class MmaSpace(MultistageSpace):
     name = "mma"
     axes, class_axes = AXES, CLASS_AXES
-    cell = (*MultistageSpace.cell, "stream_k", "l2_prefetch")
+    cell = (*MultistageSpace.cell, "stream_k", "l2_prefetch", "listed_tiles")
     tile = (*MultistageSpace.tile, "operand_path_a", "operand_path_b")
     extent_rules = (*MultistageSpace.extent_rules, "mma_operand_path")
     fixed = ("mma_dtype", "mma_native")

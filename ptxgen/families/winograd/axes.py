@@ -14,7 +14,13 @@ from ptxgen.families.common.fma.axes import AXES as FMA_AXES
 #: family -> rows (and columns) of results of a tile
 TILES = {"winograd": 2, "winograd_4x4": 4}
 #: axis -> its values, for axes that have fewer values than in the family simt
-VALUES = {"splitk": (SPLIT_MEMSET, SPLIT_WORKSPACE), "stream_k": (0,), "l2_prefetch": (0,), "column_pairs": (0,)}
+VALUES = {
+    "splitk": (SPLIT_MEMSET, SPLIT_WORKSPACE),
+    "stream_k": (0,),
+    "l2_prefetch": (0,),
+    "listed_tiles": (0,),
+    "column_pairs": (0,),
+}
 
 #: the axis ``stages`` without 0, as all kernels have stages
 _STAGES = common("stages", searched(FMA_AXES)["stages"])

@@ -48,6 +48,7 @@ AXES = (
     common("min_ctas_per_sm", (1, 2, 3, 4, 6, 8)),
     common("stream_k", (0, 1)),
     common("l2_prefetch", (0, 1)),
+    common("listed_tiles", (0, 1)),
     switch(
         "column_pairs",
         "1: steps on pairs of 16-bit elements of adjacent columns, with each element of A twice in shared memory",

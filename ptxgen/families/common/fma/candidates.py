@@ -47,7 +47,7 @@ class FmaSpace(MultistageSpace):
     """The candidates of FMA kernels for the family ``name``."""
 
     axes, class_axes = AXES, CLASS_AXES
-    cell = (*MultistageSpace.cell, "stream_k", "l2_prefetch")
+    cell = (*MultistageSpace.cell, "stream_k", "l2_prefetch", "listed_tiles")
     derived = ("epilogue_smem", "vec_c", "lane_interleave", "lanes_m")
     fixed = ("simt_dtype",)
     tile_rules = ("axis", "range", "simt_tile_m", "simt_tile_n", "simt_warps", "threads", "simt_depth")
