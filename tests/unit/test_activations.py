@@ -168,6 +168,8 @@ GATED = (
     ("bf16", "family=wgmma ml=64 nl=32 u=32 stages=2 vec_c=2"),
     ("bf16", "family=wgmma ml=64 nl=64 u=32 stages=2 vec_c=8"),
     ("f16", "family=wgmma ml=64 nl=64 u=32 stages=2 epilogue_smem=1 epilogue_subtiles=2"),
+    ("bf16", "family=skinny ms=1 ns=1 ml=1 nl=4 u=64 kl=1 vec_a=8 vec_b=8 vec_c=4 lanes_long=4 long_n=1"),
+    ("f16", "family=skinny ms=2 ns=2 ml=8 nl=16 u=64 kl=1 vec_a=8 vec_b=8 vec_c=2 lanes_long=8 long_n=1 mma_m16=1"),
 )
 
 
@@ -175,7 +177,7 @@ GATED = (
 def test_gated_activations_are_right(dtype: str, text: str) -> None:
     """Rows and columns past whole tiles, a leading dimension of C with a gap."""
     for epilogue, batch in (("swiglu", 1), ("scale_rows,bias_column,min(x,7)*sigmoid(1.702*x)*(up+1)", 2)):
-        p = Gemm(37, 80, 40, "NT", dtype, epilogue=epilogue, ldc=48, batch=batch)
+        p = Gemm(7 if "skinny" in text else 37, 80, 40, "NT", dtype, epilogue=epilogue, ldc=48, batch=batch)
         results = check_some(EmulatedDriver(H200), p, parse_config(text))
         assert all(r.ok for r in results), [str(r) for r in results]
 

@@ -41,7 +41,7 @@ FAMILY = TileFamily(
     rate=function_in("ptxgen.families.skinny.perf_model", "rate"),
     thread_products=_thread_products,
     plan=class_in("ptxgen.families.skinny.plan", "SkinnyPlan"),
-    provides=STORES_PRODUCTS | {"strided"},
+    provides=STORES_PRODUCTS | {"strided", "store_gated"},
     features={
         "lanes_m": lambda c: c.lanes_long,
         "transposed_mma": lambda c: c.long_n,
