@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -53,10 +53,12 @@ from ptxgen.operations.task.top_lists import (
     VALUE,
     Part,
     array_name,
+    extremes,
     listing,
     missing,
     no_bound,
     part_numbers,
+    reads_indices,
     stores_values,
     storing,
     typical_room,
@@ -74,6 +76,12 @@ RECORDS = 1 << 25
 ROOM, ROOM_OF_ROWS, MANY_ROWS = 6, 3, 64
 LEAST_ROOM = 1 << 12
 LEAST_SAMPLE = 16  #: rows and columns that a sample has at least, if there are so many
+#: the bound of a row is the n-th best one of the best values of BLOCKS · n blocks of its pairs, at most MOST_BLOCKS,
+#: each of LEAST_BLOCK pairs or more; it leaves about 1.3 · n pairs
+BLOCKS, MOST_BLOCKS, LEAST_BLOCK = 2, 32, 256
+#: so many steps take the time in which a record is ordered: on an H200, least distances of 65,536² with K = 3 take
+#: 1.1 ms, and to order 106 million records takes about 9 ms
+RECORD_STEPS = 1000
 ATTEMPTS = 8  #: attempts to list all pairs, each with a better bound
 #: relative amount by which a bound is loosened, because the kernel of the sample may round sums in another way
 SLACK = {"f64": 2.0**-40, "f32": 2.0**-15, "f16": 2.0**-9, "bf16": 2.0**-6}
@@ -403,6 +411,8 @@ class _Call:
         if self.pairs > DIRECT and self._has_parts:
             step = max(1, most // self._sampled(most))
         expected = max(most // step, n * step) if step > 1 else most
+        if self._blocks(step):
+            expected = BLOCKS * n
         count = max(1, RECORDS // max(expected, 1)) if self._has_parts else self.rows
         for first in range(0, self.rows, count):
             self._some_rows(first, min(first + count, self.rows), step, memory)
@@ -415,9 +425,13 @@ class _Call:
         at = {name: _Memory(x, x.address + first * n * self._element_of(name).bytes) for name, x in memory.items()}
         bound, room = None, min(rows * self.most, max(2 * RECORDS, self.most))
         if step > 1:
-            bound = self._bound_of_rows(own, rows, step, self.element.integer)
+            blocks = self._blocks(step)
+            if blocks:
+                bound = self._bound_of_blocks(own, rows, blocks)
+            else:
+                bound = self._bound_of_rows(own, rows, step, self.element.integer)
             more = ROOM_OF_ROWS if rows >= MANY_ROWS else ROOM
-            room = min(room, more * rows * n * step // 2 + LEAST_ROOM)
+            room = min(room, more * rows * n * (BLOCKS if blocks else step) // 2 + LEAST_ROOM)
         elif room == rows * self.most and stores_values(self.program):  # the counts are known
             lists = self._list(0, None, own)
             self._order(lists, self._shape(lists, rows, first), at)
@@ -444,35 +458,101 @@ class _Call:
                 self._some_rows(middle, end, step, memory)
                 return
 
+    def _blocks(self, step: int) -> int:
+        """The number of blocks of a row's pairs whose best values bound its results. 0: a sample of one pair in
+        ``step`` does, because it takes less time, or the best values cannot be computed apart."""
+        blocks, records = BLOCKS * self.n, self.most // step + self.n * step
+        if step == 1 or self.element.name not in ("f32", "f64") or not stores_values(self.program):
+            return 0
+        few = 0 < blocks <= MOST_BLOCKS and self.most >= blocks * LEAST_BLOCK and not reads_indices(self.program)
+        return blocks if few and self.most * self.extents["k"] <= RECORD_STEPS * records else 0
+
+    def _bound_of_blocks(self, own: Mapping[str, Part], rows: int, blocks: int) -> _Bound:
+        """The bound of each row: the n-th best one of the best values of blocks of its pairs, each with every
+        ``blocks``-th pair."""
+        size, on, stream = self.element.bytes, self.device.driver, self.device.stream
+        roles = roles_of(extremes(self.program))
+        values = self.device.allocate({VALUES: size * rows * blocks})[VALUES]
+        numbers = {role: self.scalars[name] for role, name, _ in roles.scalars}
+        launched: Task | None = None
+        for block, (problem, given) in enumerate(self._problems_of_blocks(roles, own, blocks)):
+            if problem is not launched:
+                launch = launch_function.make_launch(runners.runner_for(problem, stream, on), scalars=numbers)
+                launched = problem
+            addresses = {"C": values.address + size * rows * block, **given}
+            launch(tuple(addresses[name] for name in problem.arrays), stream)
+        # the matrix has a row for each block, as a sample of the rows i of columns j
+        return self._bound_of_matrix(replace(self.plan, axis="j"), values, own, rows, Part(0, 1, blocks), False)
+
+    def _problems_of_blocks(
+        self, roles: Roles, own: Mapping[str, Part], blocks: int
+    ) -> Iterator[tuple[Task, dict[str, int]]]:
+        """For each block of pairs, its problem and the addresses of its inputs by role. Blocks of arrays that kernels
+        read where they are have one problem, and addresses in equal steps."""
+        other = "j" if self.output.axis == "i" else "i"
+        fields = {"algebra": self.own.algebra, "compute": self.own.compute}
+
+        def made(block: int) -> tuple[Task, dict[str, int], bool]:
+            parts = {**own, other: Part(block, blocks, self.most // blocks)}
+            extents = {**self.extents, **{name: x.count for name, x in parts.items()}}
+            views = self._parts_of(parts)
+            problem, given = self._problem(roles, views, extents, fields, {})
+            return problem, given, all(given[u.role] == views[u.name].address for u in roles.uses)
+
+        (problem, first, direct), (next_problem, second, next_direct) = made(0), made(1)
+        if not (direct and next_direct):
+            yield from ((problem, first), (next_problem, second))
+            yield from (made(block)[:2] for block in range(2, blocks))
+            return
+        least = {x: min(getattr(y, x) for y in (problem, next_problem)) for x in ("aligned_a", "aligned_b")}
+        problem = replace(problem, **least)
+        for block in range(blocks):
+            yield problem, {role: at + block * (second[role] - at) for role, at in first.items()}
+
     def _bound_of_rows(self, own: Mapping[str, Part], rows: int, step: int, exact: bool) -> _Bound:
         """The bound of each row, from a sample of its pairs."""
-        value_type, greatest = self.element.name, self.output.greatest
         part = Part.every(step, self.most)
         parts = {**own, "j" if self.output.axis == "i" else "i": part}
-        dense = stores_values(self.program)
-        lists = self._values(parts, rows * part.count) if dense else self._list(0, None, parts)
-        memory = self.device.allocate(
-            {VALUE: self.element.bytes * rows, BOUND_INDEX: 4 * rows, SAMPLE_COUNTS: 4 * rows}
-        )
-        first = own[self.output.axis].first if own else 0
-        x = self._shape(lists, rows, first)._replace(
+        if stores_values(self.program):
+            values = self._values(parts, rows * part.count).arrays[VALUES]
+            return self._bound_of_matrix(self.plan, values, own, rows, part, exact)
+        lists = self._list(0, None, parts)
+        x, memory = self._bound_shape(lists, own, rows, part.count, exact)
+        places = {BEST: VALUE, self.indices[0]: BOUND_INDEX, COUNTS: SAMPLE_COUNTS}
+        self._order(lists, x, {name: memory[other] for name, other in places.items()})
+        return _Bound(EXACT if exact else LOOSE, {}, memory)
+
+    def _bound_of_matrix(
+        self, plan: TopRecords, values: _Memory, own: Mapping[str, Part], rows: int, part: Part, exact: bool
+    ) -> _Bound:
+        """The bound of each row from a matrix of values. ``plan``: the kernels that order them; ``part``: the pairs of
+        a row that have a value."""
+        lists = _Lists({VALUES: values}, rows * part.count)
+        x, memory = self._bound_shape(lists, own, rows, part.count, exact)
+        index = BEST_J if plan.axis == "i" else BEST_I
+        at = {BEST: memory[VALUE], index: memory[BOUND_INDEX], COUNTS: memory[SAMPLE_COUNTS]}
+        scratch = self.device.allocate(plan.scratch(x))
+        sample = Sample(x, part.count, part.first, part.step)
+        self._run(plan.sampling(sample), {**lists.arrays, **scratch, **at}, plan)
+        self._finish(x, {**scratch, **at}, plan)
+        return _Bound(EXACT if exact else LOOSE, {}, memory)
+
+    def _bound_shape(
+        self, lists: _Lists, own: Mapping[str, Part], rows: int, most: int, exact: bool
+    ) -> tuple[Lists, dict[str, _Memory]]:
+        """The description of the lists whose n-th best values are bounds, and the arrays for the bounds. ``most``: the
+        most pairs of a row."""
+        value_type, greatest = self.element.name, self.output.greatest
+        sizes = {VALUE: self.element.bytes * rows, BOUND_INDEX: 4 * rows, SAMPLE_COUNTS: 4 * rows}
+        x = self._shape(lists, rows, own[self.output.axis].first if own else 0)._replace(
             first=self.n - 1,
             width=1,
             missing=no_bound(value_type, greatest),
             missing_index=(1 << 31) - 1,
             slack=0.0 if exact else -SLACK[value_type] if greatest else SLACK[value_type],
-            most=part.count,
+            most=most,
         )
-        places = {BEST: VALUE, self.indices[0]: BOUND_INDEX, COUNTS: SAMPLE_COUNTS}
-        at = {name: memory[other] for name, other in places.items()}
-        if dense:
-            scratch = self.device.allocate(self.plan.scratch(x))
-            sample = Sample(x, part.count, part.first, part.step)
-            self._run(self.plan.sampling(sample), {**lists.arrays, **scratch, **at})
-            self._finish(x, {**scratch, **at})
-        else:
-            self._order(lists, x, at)
-        return _Bound(EXACT if exact else LOOSE, {}, memory)
+        return x, self.device.allocate(sizes)
 
     # ---- lists
 
@@ -613,13 +693,14 @@ class _Call:
         self._run(self.plan.making(x), {**lists.arrays, **scratch, **memory})
         return scratch
 
-    def _finish(self, x: Lists, memory: Mapping[str, _Memory]) -> None:
-        """Orders records, and writes the best ones to the results."""
-        joined = self.device.allocate({TO: self.plan.joined_bytes(x)})
-        self._run(self.plan.ordering(x), {**memory, **joined})
+    def _finish(self, x: Lists, memory: Mapping[str, _Memory], plan: TopRecords | None = None) -> None:
+        """Orders records, and writes the best ones to the results. ``plan``: the kernels; default: the call's."""
+        plan = plan or self.plan
+        joined = self.device.allocate({TO: plan.joined_bytes(x)})
+        self._run(plan.ordering(x), {**memory, **joined}, plan)
 
-    def _run(self, steps: Iterable[Step], memory: Mapping[str, _Memory]) -> None:
-        on, kernel = self.device.driver, _kernel(self.plan, self.device.driver)
+    def _run(self, steps: Iterable[Step], memory: Mapping[str, _Memory], plan: TopRecords | None = None) -> None:
+        on, kernel = self.device.driver, _kernel(plan or self.plan, self.device.driver)
         addresses = {name: each.address for name, each in memory.items()}
         self.device.held.append(memory)
         for step in steps:

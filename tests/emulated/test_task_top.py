@@ -194,6 +194,32 @@ def test_rows_of_which_another_kernel_rounded_the_sample(forms: list[str], monke
         assert "" in forms[forms.index("loose") :]
 
 
+@pytest.mark.parametrize(("word", "axis", "other"), [("bottom", "i", "j"), ("top", "j", "i")])
+def test_best_values_of_blocks_bound_rows(
+    word: str, axis: str, other: str, forms: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lists have room for few pairs; those of a sample, which values that read indices need, have more. NaN, equal
+    values, and near columns side by side."""
+    rooms: list[int] = []
+    listed = top_calls._Call._list
+    monkeypatch.setattr(top_calls._Call, "_list", lambda self, room, *x: rooms.append(room) or listed(self, room, *x))
+    monkeypatch.setattr(top_calls, "LEAST_BLOCK", 4)
+    p, r = RNG.standard_normal((24, 3)).astype(np.float32), RNG.standard_normal((3, 28)).astype(np.float32)
+    value = "accum * s"
+    if word == "bottom":
+        p[7, 1], p[20], p[::9] = np.nan, np.inf, 0
+    else:
+        r = r[:, np.argsort(p[0] @ r)]
+    compared(f"where (i, j) {{ {SUM} best[{axis}].{word}(2, {value}, {other}); }}", P=p, R=r, s=0.5)
+    assert forms[0] == "loose"
+    assert rooms[0] == 6 * 2 * {"i": 24, "j": 28}[axis] + 8  # of 672 pairs
+    if word == "top":
+        assert forms == ["loose"]
+        value += " + f32(i)"
+        compared(f"where (i, j) {{ {SUM} best[{axis}].{word}(2, {value}, {other}); }}", P=p, R=r, s=0.5)
+        assert rooms[-1] > rooms[0]
+
+
 def test_more_pairs_than_fit_are_ordered_in_parts(forms: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(top_calls, "RECORDS", 60)
     p, r = integers(20, 5), integers(5, 30)
@@ -231,6 +257,14 @@ def test_tensors(forms: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
         result = whole(**given)
         assert np.array_equal(result.values.numpy(), np.sort(c, axis=None)[:-4:-1])
     rows = ptxgen.task(f"where (i, j) {{ {step} best[i].bottom(3, accum, j); }}")
+    problems: list[Any] = []
+    runner_for = top_calls.runners.runner_for
+    with monkeypatch.context() as patch:  # blocks of columns have one problem, whose alignment all have
+        patch.setattr(top_calls.runners, "runner_for", lambda p, *rest: problems.append(p) or runner_for(p, *rest))
+        patch.setattr(top_calls, "LEAST_BLOCK", 4)
+        of_rows = rows(**given)
+    assert np.array_equal(of_rows.j.numpy(), c.argsort(axis=1, kind="stable")[:, :3])
+    assert [(p.n, p.ldb, p.aligned_b) for p in problems if "min=" in p.text] == [(8, 30, 4)]
     monkeypatch.setattr(top_calls.streams, "is_captured", lambda stream, on: True)
     with monkeypatch.context() as patch:  # of few pairs, the host reads nothing
         patch.setattr(top_calls._Device, "read", None)

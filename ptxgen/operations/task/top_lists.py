@@ -13,7 +13,7 @@ from functools import lru_cache
 from ptxgen.expr.node import Node, node, substituted, variable, variables
 from ptxgen.expr.value_types import PRED, type_of
 from ptxgen.operations.task.assembling import array_of, axes_of, mapped, program_of, roots
-from ptxgen.operations.task.program import AXES, EXTENTS, Input, Program, Select, Store, Top
+from ptxgen.operations.task.program import AXES, EXTENTS, Input, Program, RowReduce, Select, Store, Top
 from ptxgen.operations.task.typed import Number, binary
 
 LEAST_ROOM, PAIRS = 1 << 10, 64
@@ -114,6 +114,21 @@ def storing(program: Program) -> Program:
     output = program.outputs[0]
     shape = program.step, program.reduction, program.accumulator
     return of_parts(program_of(*shape, (Store(output.name, output.value),), program.initial))
+
+
+@lru_cache(maxsize=256)
+def extremes(program: Program) -> Program:
+    """The program that stores the best value of each row, made ``of_parts``."""
+    output = program.outputs[0]
+    assert isinstance(output, Top)
+    shape = program.step, program.reduction, program.accumulator
+    best = RowReduce(output.name, output.value, output.axis, "max" if output.greatest else "min")
+    return of_parts(program_of(*shape, (best,), program.initial))
+
+
+def reads_indices(program: Program) -> bool:
+    """True if the program reads an index or an extent of the rows or columns."""
+    return not {"i", "j", "M", "N"}.isdisjoint(variables(*roots(program)))
 
 
 def _not_behind(output: Top, bound: str) -> Node:
