@@ -385,7 +385,7 @@ def test_invalid_command_fails_to_parse() -> None:
 
 #: commands that are fast and need neither a GPU nor a database; a whole suite takes an interpreter too long
 QUICK = re.compile(
-    r"python -m ptxgen (select|explain|emit|check|doctor|sampler|emulate|paper table6|report --device)\b"
+    r"python -m ptxgen (select|explain|emit|check|doctor|sampler|emulate|paper table6)\b"
     r"(?!.*(--suite|bench.json))"
 )
 #: (language, file that the block is, contents) of each fenced block; a title makes the block a file

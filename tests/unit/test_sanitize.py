@@ -153,16 +153,29 @@ def test_every_synchronisation_and_copy_instruction_is_listed(listed, part):
     assert any(part in text for text in listed[1])
 
 
-@pytest.mark.parametrize("group", script.cases())
-def test_kernels_of_a_group_run(group, draws, monkeypatch, capsys):
-    """One kernel of each group on the emulated device, with alpha and beta; with --exhaustive all."""
-    some = script.cases()[group][::-1] if draws > 1 else script.cases()[group][-1:]
-    monkeypatch.setattr(script, "cases", lambda: {group: some})
+def first_kernels():
+    """Group -> the first kernel of each operation in the list, and the first one of a schedule."""
+    first = {}
+    for group, pairs in script.cases().items():
+        for problem, config in pairs:
+            first.setdefault((problem.split()[0], bool(script.schedule_of(config))), (group, (problem, config)))
+    groups = {}
+    for group, pair in first.values():
+        groups.setdefault(group, []).append(pair)
+    return groups
+
+
+def test_kernels_of_every_operation_run(draws, monkeypatch, capsys):
+    """The first kernel of each operation and of the schedules on the emulated device, with alpha and beta; with
+    --exhaustive all kernels."""
+    groups = script.cases() if draws > 1 else first_kernels()
+    monkeypatch.setattr(script, "cases", lambda: groups)
     monkeypatch.setattr(script, "SCALES", script.SCALES[1:])
     monkeypatch.setattr(grouped_check, "CASES", grouped_check.CASES[3:])
-    assert script.run(group, "emulated") == 0
-    launches = int(capsys.readouterr().out.split("kernels: ")[1])
-    assert launches >= len(script.SCALES) * len(some)
+    for group, some in groups.items():
+        assert script.run(group, "emulated") == 0, group
+        launches = int(capsys.readouterr().out.split("kernels: ")[1])
+        assert launches >= len(script.SCALES) * len(some), group
 
 
 def test_wrong_result_is_reported(monkeypatch, capsys):
@@ -174,6 +187,8 @@ def test_wrong_result_is_reported(monkeypatch, capsys):
         "compute",
         lambda *arguments: {name: 1 + x for name, x in real(*arguments).items()},
     )
+    some = [pair for pair in script.cases()["simt split-K"] if pair[0].startswith("gemm 60,64,512")]
+    monkeypatch.setattr(script, "cases", lambda: {"simt split-K": some})
     monkeypatch.setattr(script, "SCALES", script.SCALES[:1])
     assert script.run("simt split-K", "emulated") == 4
     assert "wrong result: gemm 60,64,512" in capsys.readouterr().out
