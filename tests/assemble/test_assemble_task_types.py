@@ -11,7 +11,7 @@ from ptxgen.runtime.assemble import assemble
 from tests.cases import SOURCES
 
 TARGETS = ("sm_75", "sm_80", "sm_90", "sm_100")
-EACH = 4
+EACH = 2
 
 
 @pytest.mark.parametrize("target", TARGETS)

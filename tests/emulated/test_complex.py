@@ -24,7 +24,7 @@ ANY = "ms=2 ns=2 ml=16 nl=16 u=16 cp_async_a=0 cp_async_b=0 stages=2"
 SCALES = ((1.0, 0.0), (2.0, -1.0), (1j, 0.0), (1.0, 1j), (-0.5 + 0.25j, 1 - 2j), (0.0, 2j))
 
 
-@pytest.mark.first(4)
+@pytest.mark.first(3)
 @pytest.mark.parametrize("n", range(8))
 def test_random_problems_and_configurations(n):
     """Types, layouts, extents, leading dimensions, batches, every axis."""

@@ -30,7 +30,7 @@ OFFSETS = CONFIG.replace(tile_index=1)
 KINDS = ("f16", "f32")
 
 
-@pytest.mark.first(4)
+@pytest.mark.first(2)
 @pytest.mark.parametrize("n", range(18))
 def test_random_problems_and_configurations(n: int) -> None:
     on = ("emulated", "a100", "h200", "b200")[n % 4]

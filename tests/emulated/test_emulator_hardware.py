@@ -42,25 +42,13 @@ FAMILIES = (
     "cluster",
     "tensor",
 )
-#: of the cases of these families, every second or eighth one is executed; but for the last four families, these have every
-#: form of an instruction that the others have
-STEPS = dict.fromkeys(("straight", "control"), 8) | dict.fromkeys(
-    (
-        "predicate",
-        "byte",
-        "overlap",
-        "call",
-        "jump",
-        "shuffle",
-        "vote",
-        "barrier",
-        "integer",
-        "real",
-        "convert",
-        "memory",
-    ),
-    2,
-)
+#: of the cases of these families, every second, fourth or sixteenth one is executed; but for the last four families,
+#: these have every form of an instruction that the others have
+STEPS = {
+    **dict.fromkeys(("straight", "control"), 16),
+    **dict.fromkeys(("predicate", "byte", "overlap", "call", "jump", "shuffle", "vote", "barrier"), 4),
+    **dict.fromkeys(("integer", "real", "convert", "memory"), 2),
+}
 ENGINES = ["numpy", pytest.param("llvm", marks=pytest.mark.skipif(not find_spec("llvmlite"), reason="no llvmlite"))]
 #: where the moment at which something asynchronous happens could matter: every other module is executed with each
 ASYNCHRONOUS = {"copy", "wgmma", "bulk", "mbarrier", "cluster", "tensor"}

@@ -53,8 +53,9 @@ def test_sums_of_one_sign_are_right_at_any_k(name: str, dtype: str) -> None:
 @pytest.mark.parametrize("layout", ["NT", "NN"])
 def test_fast_accumulation_exceeds_the_tolerance_of_f32(layout: str) -> None:
     """The check can fail: the same kernel without promotion is outside the tolerance of f32, within its own."""
-    text = "family=wgmma ml=64 nl=64 u=128 stages=3" + (" transposed_mma=1" if layout == "NN" else "")
-    p = Gemm(64, 64, K, layout, "e4m3", FAST_ACCUM, out="f32")
+    m, n, text = (64, 16, "") if layout == "NT" else (16, 64, " transposed_mma=1")
+    text = f"family=wgmma ml={m} nl={n} u=128 stages=3{text}"
+    p = Gemm(m, n, K, layout, "e4m3", FAST_ACCUM, out="f32")
     assert deviation(p, text, "positive").ratio > 4
     right(p, text, cases=CASES[3:4])
 

@@ -72,9 +72,9 @@ def test_products_of_many_shapes(dtype: str, calls: int) -> None:
         got = p(b)
         assert got.dtype == a.values.dtype
         np.testing.assert_array_equal(got.astype(np.float64), dense(a) @ b.astype(np.float64))
-        out = np.ones_like(got)
-        assert p(b, out, 2, -1) is out
-        np.testing.assert_array_equal(out.astype(np.float64), 2 * dense(a) @ b.astype(np.float64) - 1)
+    out = np.ones_like(got)
+    assert p(b, out, 2, -1) is out
+    np.testing.assert_array_equal(out.astype(np.float64), 2 * dense(a) @ b.astype(np.float64) - 1)
 
 
 def test_vectors_and_other_strides_of_b() -> None:
@@ -204,7 +204,7 @@ def test_times_of_tune_are_stored_for_handles_of_like_matrices(
 def test_tune_weighs_the_preparation(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PTXGEN_DATABASE", str(tmp_path / "tuning.sqlite"))
     choice.database.cache_clear()
-    monkeypatch.setattr(prepared_spmm, "TUNED", 60)
+    monkeypatch.setattr(prepared_spmm, "TUNED", 30)
     a = matrix(40, 30)
     for calls, prepared in ((1, False), (1_000_000, True)):
         p = ptxgen.spmm_prepare(a, calls=calls, dense_bytes=0)
@@ -558,8 +558,8 @@ def test_preparations_call_the_driver_a_few_times(gpu: Gpu, text: str) -> None:
         if not first:
             once = {"wait": 1, "synchronize": 1} if DRIVER_CALLS[text] else {}
             assert gpu.calls == {**once, **DRIVER_CALLS[text]}
-        b = integers(96, 32)
-        np.testing.assert_array_equal(p(Tensor(gpu, b)).numpy(), dense(a) @ b)
+    b = integers(96, 32)
+    np.testing.assert_array_equal(p(Tensor(gpu, b)).numpy(), dense(a) @ b)
 
 
 def test_predicted_costs_are_those_of_the_calls_of_the_driver() -> None:

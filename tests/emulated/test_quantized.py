@@ -23,7 +23,7 @@ ON = ("emulated", "a100", "rtx4090", "b200")
 SCALES = ((1.0, 0.0), (2.0, 1.0), (1.0, -1.0))
 
 
-@pytest.mark.first(4)
+@pytest.mark.first(2)
 @pytest.mark.parametrize("n", range(8))
 def test_random_problems_and_configurations(n: int) -> None:
     """Formats, groups, zero points, extents, longer rows, alignment, epilogues, every axis; warp order differs."""
@@ -33,7 +33,7 @@ def test_random_problems_and_configurations(n: int) -> None:
     assert wrong(runner, p, ("integers", "normal", "scaled")[n % 3], n, *SCALES[n % 3 if n % 2 else 0]) == ""
 
 
-@pytest.mark.first(3)
+@pytest.mark.first(2)
 @pytest.mark.parametrize("n", range(6))
 def test_random_problems_by_wgmma(n: int) -> None:
     """Likewise, of weights that threads dequantize to fragments of wgmma."""

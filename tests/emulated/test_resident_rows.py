@@ -21,7 +21,7 @@ TEXT = (
 CONFIG = "family=resident_rows resident_k=2 thread_rows=2 row_warps=1 tile_columns=32 column_parts=2"
 
 
-@pytest.mark.first(4)
+@pytest.mark.first(2)
 @pytest.mark.parametrize("n", range(16))
 def test_random_problems_and_configurations(n: int) -> None:
     on = device(("emulated", "t4", "a100", "b200")[n % 4])

@@ -33,7 +33,7 @@ def random_case(rng, limit, on, types=None, layout=None, **fixed):
             return p, c
 
 
-@pytest.mark.first(4)
+@pytest.mark.first(2)
 @pytest.mark.parametrize("n", range(20))
 def test_random_problems_and_configurations(n):
     """Types, layouts, extents, leading dimensions, alignment, every axis; warp order and copy completion differ per

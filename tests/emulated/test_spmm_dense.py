@@ -24,7 +24,7 @@ from tests.emulated.gemm_runs import check_some
 H100 = replace(device("h100"), sms=8)
 
 
-@pytest.mark.first(4)
+@pytest.mark.first(2)
 @pytest.mark.parametrize("n", range(24))
 def test_random_problems_and_configurations(n: int) -> None:
     on = (H100, H100, device("a100"), device("t4"))[n % 4]

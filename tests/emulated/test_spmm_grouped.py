@@ -52,7 +52,7 @@ def test_products_of_every_graph(dtype: str, n: int, groups: int, config: Config
     assert not wrong
 
 
-@pytest.mark.first(3)
+@pytest.mark.first(2)
 @pytest.mark.parametrize("n", range(6))
 def test_random_problems_and_configurations(n: int) -> None:
     for p, c in SOURCES["spmm graphs"].cases(40 + n, 1, device(("emulated", "h200")[n % 2]), threads=256):

@@ -65,7 +65,8 @@ def test_the_capacity_limits_what_is_stored_and_not_the_count(config: str) -> No
     scalar = 6.0
     selected = product > scalar
     count = int(selected.sum())
-    for capacity in (0, 1, count - 1, count, count + 1, product.size):
+    capacities = (0, 1, count - 1, count, count + 1, product.size)
+    for capacity in capacities[[*TILES.values()].index(config) % 3 :: 3]:
         out = lists(SELECT, arrays, scalar, capacity, config)
         assert out["count"] == [count]
         size = min(capacity, count)

@@ -151,6 +151,7 @@ def forms(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return names
 
 
+@pytest.mark.first(3)
 @pytest.mark.parametrize("seed", range(6))
 def test_random_programs(seed: int, forms: list[str]) -> None:
     draw = Random(seed)

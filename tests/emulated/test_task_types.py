@@ -274,7 +274,7 @@ def test_16_bit_reductions_with_a_term_without_k_of_special_values() -> None:
     text = """A:f32[i,k]; B:f32[k,j]; r:f32[j]; accum:bf16; where (i, j) {
         reduce (k) { accum = max(accum, bf16(A[i,k])*bf16(B[k,j]) - bf16(r[j])); } C[i,j] = f32(accum); }"""
     p, c = Task(33, 34, 19, text=text), parse_config("family=simt ms=2 ns=4 ml=16 nl=32 u=8")
-    for seed in range(4):
+    for seed in range(2):
         assert all(x.ok for x in check(EmulatedDriver(), p, c, seed)), seed
 
 

@@ -41,7 +41,7 @@ def wgmma(text: str) -> str:
     return f"family=wgmma {text}"
 
 
-@pytest.mark.first(4)
+@pytest.mark.first(2)
 @pytest.mark.parametrize("n", range(24))
 def test_random_problems_and_configurations(n: int) -> None:
     for p, c in SOURCES["task_wgmma"].cases(300 + n, 1, HOPPER, limit=150):

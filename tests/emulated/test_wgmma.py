@@ -29,7 +29,7 @@ H200 = device("h200")
 SCALES = ((1.0, 0.0), (2.0, 1.0), (1.0, -1.0))
 
 
-@pytest.mark.first(4)
+@pytest.mark.first(2)
 @pytest.mark.parametrize("n", range(12))
 def test_random_problems_and_configurations(n):
     rng = np.random.default_rng(7000 + n)

@@ -10,6 +10,7 @@ import shutil
 import struct
 import subprocess
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -346,6 +347,7 @@ def test_manifest_describes_kernels_and_launches(library: Library, folder: Path)
             assert len(launch["parameters"]) - len(plain) == len(step.maps)
 
 
+@cache
 def small(*names: str) -> Library:
     return Library.of([PROBLEMS[name][0] for name in names], H200, choose, model_for(H200), form)
 

@@ -35,7 +35,7 @@ PROBLEMS = [
     Gemm(64, 64, 64, "TN", "f32", "tf32"),
     Gemm(64, 64, 64, "NT", "s8"),
 ]
-ROWS = 200
+ROWS = 100
 
 
 def random_rows(family: str, seed: int, n: int) -> Columns:

@@ -145,12 +145,13 @@ def test_fragments_give_the_product(dtype, compute, layout, tile, target):
                         for e, v in enumerate(fb[name][lane]):
                             k, column = at_b(ins, lane, r, e)
                             right[k, column] = v
+                multiplied = left @ right
                 for n, name in enumerate(to):
                     if p.mainloop.packed:
                         at = [[at_c(lane, 2 * n + e) for e in range(2)] for lane in range(32)]
-                        add = np.array([[(left @ right)[place] for place in two] for two in at])
+                        add = np.array([[multiplied[place] for place in two] for two in at])
                     else:
-                        add = np.array([(left @ right)[at_c(lane, n)] for lane in range(32)])
+                        add = np.array([multiplied[at_c(lane, n)] for lane in range(32)])
                     sums[name] = sums.get(name, 0) + add
     whole = a[: p.a.thread] @ b[: p.b.thread].T
     seen = np.zeros_like(whole)
