@@ -354,6 +354,70 @@ TILED = {
 }
 
 
+#: shape, what else, configuration
+GATHERED = {
+    "one image of odd rows": (
+        "N=1,C=21,H=7,W=7,K=40,R=2,S=1,pad=1x0",
+        {},
+        "transposed_mma=1 ml=40 nl=64 u=16 operand_path_a=pack",
+    ),
+    "a stride, a tile of several images": (
+        "N=5,C=40,H=5,W=7,K=24,R=1,S=1,stride=2",
+        {},
+        "ml=64 nl=48 u=32 kg=2 splitk=workspace",
+    ),
+    "boxes of 16 pixels, padding, dilation": (
+        "N=2,C=33,H=4,W=5,K=70,R=3,S=2,pad=2x1,dilation=1x2",
+        {"dtype": "bf16", "aligned_input": 2},
+        "ml=128 nl=16 u=32 math_warpgroups=2 persistent=1 epilogue_smem=1 operand_path_a=pack",
+    ),
+    "two units of channels a stage, filters in slices": (
+        "N=3,C=80,H=4,W=5,K=40,R=1,S=3,pad=1,stride=1x2",
+        {},
+        "transposed_mma=1 ml=48 nl=64 u=128 cluster_x=2 operand_path_a=pack",
+    ),
+    "warpgroups in turn": (
+        "N=6,C=20,H=5,W=5,K=24,R=2,S=3,pad=1",
+        {"epilogue": "bias"},
+        "transposed_mma=1 ml=16 nl=64 u=32 math_warpgroups=2 pingpong=1 persistent=1 epilogue_smem=1 operand_path_a=pack",
+    ),
+    "taps in reverse order": (
+        "N=3,C=20,H=5,W=7,K=33,R=3,S=2,pad=1",
+        {"direction": "input_grad"},
+        "ml=64 nl=32 u=32 cluster_k=2 operand_path_a=pack",
+    ),
+    "depth": ("N=2,C=17,D=3,H=4,W=5,K=24,T=2,R=1,S=3,pad=1", {"out": "f32"}, "ml=64 nl=64 u=16 operand_path_a=pack"),
+}
+
+
+@pytest.mark.parametrize("case", GATHERED)
+def test_gathered_pixels(case):
+    shape, fields, config = GATHERED[case]
+    p = Conv(**Conv.read_shape(shape), **{"layout": "NCHW", "dtype": "f16", **fields})
+    verify(p, parse_config("family=wgmma stages=3 " + config), "normal" if p.epilogue else "integers", 2.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        "ml=64 nl=256 u=64 transposed_mma=1",
+        "ml=64 nl=128 u=32 transposed_mma=1 row_taps=3",
+        "ml=64 nl=64 u=32 transposed_mma=1 cluster_y=2",
+        "ml=256 nl=192 u=32 transposed_mma=0 math_warpgroups=2",
+    ],
+)
+def test_illegal_configurations_of_gathered_pixels(config):
+    p = Conv(8, 64, 14, 14, 512, 3, 3, padding=1, layout="NCHW", dtype="f16")
+    with pytest.raises(ConfigError, match=r"wgmma_(gathered|multicast_x)"):
+        plan_for(p, parse_config("family=wgmma operand_path_a=pack stages=2 " + config), H200)
+
+
+def test_random_convolutions_of_gathered_pixels():
+    for n, (p, c) in enumerate(SOURCES["conv_wgmma_gathered"].cases(0, 2, H200, limit=60)):
+        inputs = ("integers", "normal", "scaled")[n % 3]
+        verify(p, c, inputs, 1.0 + n % 2, float(n % 2), completion=("late", "early")[n % 2])
+
+
 @pytest.mark.parametrize("case", TILED)
 def test_convolutions_without_packing(case):
     shape, fields, config = TILED[case]
