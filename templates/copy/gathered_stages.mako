@@ -14,7 +14,7 @@ ${tma.setup()}\
 <%def name="begin()">
 ${tma.begin()}\
 ${channel()}\
-${load(plan.images.batches(0)[0])}\
+${load(plan.images.first_batch)}\
 </%def>
 ## The coordinates are those of the next stage already.
 <%def name="step()"></%def>
@@ -40,7 +40,7 @@ ${tma.slice(filters, base)}\
 ${tma.load(filters, unit, base, filters.first)}\
 FILTERS${unit}:
     // ${images.name.upper()}: this thread's pixel of each box, channels ${images.round_rows} apart
-  % for following, batch in images.turns(unit):
+  % for following, batch in images.turns[unit]:
     % if loop.last:
 ${addr.step()}\
 ${channel()}\

@@ -1,5 +1,6 @@
 ## Threads store the boxes of a tile to a C whose columns are in runs of constant stride. A thread has two adjacent columns of
-## every few rows, with many rows in flight.
+## every few rows, with many rows in flight. Where rows begin at any element, it stores words that begin at a multiple of four bytes:
+## its two columns, or its second one and the next thread's first; single elements only at the ends of runs and boxes.
 <%namespace name="constants" file="/ptx/constants.mako"/>
 <%namespace name="sync" file="/ptx/barrier.mako"/>
 <%namespace name="loaded" file="/epilogue/loaded_boxes.mako"/>
@@ -17,19 +18,25 @@ ${sync.warpgroup()}\
 % for b in s.pairs.emitted(c):
     {
 ${begin(s, b, f"STORE_BOX{c.index}")}\
+  % if s.pairs.unaligned_stores:
+${words(s, b)}\
+  % endif
   % for rows in s.pairs.batches:
     % for n, row in enumerate(rows):
     ld.shared.b32 %pair${n}, [${s.pairs.addresses[row]}];
     % endfor
     % for n, row in enumerate(rows):
-${in_bounds(s, row)}\
       % if plan.epilogue.paired:
+${in_bounds(s, row)}\
     @%p st.global.b32 [%c_addr], %pair${n};
       % else:
+    shfl.sync.down.b32 %following, %pair${n}, 1, 31, 0xffffffff;
+    prmt.b32 %following, %pair${n}, %following, 0x5432;
     mov.b32 {%half0, %half1}, %pair${n};
-    @%p st.global.b16 [%c_addr], %half0;
-    and.pred %p, %p, %next_in_n;
-    @%p st.global.b16 [%next_c_addr], %half1;
+        % for guard, width, at, value in s.pairs.unaligned_stores[n]:
+    setp.gt.and.s32 %p, %rows_rem, ${s.pairs.first_rows[row]}, ${guard};
+    @%p st.global.${width} [${at}], ${value};
+        % endfor
       % endif
 ${next_row()}\
     % endfor
@@ -122,6 +129,43 @@ ${constants.shr("%tmp0", "%row", s.swizzle_shift)}\
     mad.lo.u32 %smem_addr, %smem_addr, 4, ${staging};
 ${constants.add("%smem_addr", "%smem_addr", b.offset)}\
 ${constants.xor("%smem_addr_odd", "%smem_addr", s.pairs.swizzle)}\
+</%def>
+
+## Which words and single elements of a row a thread stores. Its rows have an even number of rows between them, so that all of them
+## begin at the same place in a word.
+<%def name="words(s, b)">
+<% (preceding, following), last = s.pairs.neighbours[b], s.pairs.last_thread %>\
+    .reg .b32 %following, %following_offset, %in_word;
+    .reg .pred %own_word, %next_word, %low, %high, %covered;
+    mad.lo.u32 %tmp2, %pair_index, 2, ${s.pairs.first[1]};
+    // the columns before and after the thread's two
+${scatter.offset(plan.epilogue.runs[1], "%in_word", "%tmp2", preceding)}\
+    add.u32 %in_word, %in_word, 1;
+    setp.eq.u32 %covered, %in_word, %col_offset;
+    setp.ne.and.u32 %covered, %pair_index, 0, %covered;
+${scatter.offset(plan.epilogue.runs[1], "%following_offset", "%tmp2", following)}\
+    sub.u32 %following_offset, %following_offset, 1;
+    setp.eq.u32 %next_word, %following_offset, %next_col_offset;
+    setp.ne.and.u32 %next_word, %pair_index, ${last}, %next_word;
+${constants.add("%tmp2", "%tmp2", following)}\
+    setp.lt.and.u32 %next_word, %tmp2, %N, %next_word;
+    // where columns begin in a word
+    cvt.u32.u64 %in_word, %next_c_addr;
+    and.b32 %in_word, %in_word, 2;
+    setp.eq.and.u32 %next_word, %in_word, 0, %next_word;
+    cvt.u32.u64 %in_word, %c_addr;
+    and.b32 %in_word, %in_word, 2;
+    setp.ne.and.u32 %covered, %in_word, 0, %covered;
+    add.u32 %following_offset, %col_offset, 1;
+    setp.eq.and.u32 %own_word, %following_offset, %next_col_offset, %next_in_n;
+    setp.eq.and.u32 %own_word, %in_word, 0, %own_word;
+    // single elements are those in no word
+    or.pred %low, %own_word, %covered;
+    not.pred %low, %low;
+    and.pred %low, %low, %in_n;
+    or.pred %high, %own_word, %next_word;
+    not.pred %high, %high;
+    and.pred %high, %high, %next_in_n;
 </%def>
 
 <%def name="end(s, c, label)">

@@ -359,6 +359,8 @@ def _epilogue_regs(p: KernelProblem, c: Any, accumulators: Any, moves: Any) -> A
     # conditions that hold in no row are not computed for each
     if scatters:
         terms.append(where(via_smem & transposed & (accumulators >= 176), 8, 0))
+        if p.vectors[2] == 1:  # words and single elements of rows that begin at any element
+            terms.append(where(via_smem & (c.epilogue_subtiles > 1) & (accumulators >= 128), 8, 0))
     if np.any(phased):
         terms.append(where(via_smem & phased & (c.interleave_phases == 0), located, 0))
     if p.output.bytes == 1:

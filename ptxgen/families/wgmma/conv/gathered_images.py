@@ -4,6 +4,7 @@ writes them where TMA would have put them. Strides, padding and dilation change 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 from ptxgen.codegen.config.config import Config
@@ -84,11 +85,17 @@ class GatheredPixels(OperandPath):
             for b, batch in enumerate(in_batches(self.places, self.batch))
         ]
 
-    def turns(self, unit: int) -> list[tuple[list[GatheredElement], list[GatheredElement]]]:
-        """For each batch of a unit: the next batch, which is loaded first, and the batch, which is stored. The next
-        batch of the last one is the first of the next unit."""
-        batches = self.batches(unit)
-        return list(zip([*batches[1:], batches[0]], batches, strict=True))
+    @property
+    def first_batch(self) -> list[GatheredElement]:
+        """The batch that a thread loads before the first stage of a tile is free."""
+        return self.batches(0)[0]
+
+    @cached_property
+    def turns(self) -> list[list[tuple[list[GatheredElement], list[GatheredElement]]]]:
+        """For each batch of each unit: the next batch, which is loaded first, and the batch, which is stored. The next
+        batch of the last one of a unit is the first of the next unit."""
+        units = [self.batches(unit) for unit in range(self.depth // self.unit)]
+        return [list(zip([*batches[1:], batches[0]], batches, strict=True)) for batches in units]
 
     def _element(self, unit: int, register: str, n: int, i: int) -> GatheredElement:
         row = i * self.round_rows

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from ptxgen.codegen.config.config import Config
 from ptxgen.codegen.parts import epilogue
 from ptxgen.codegen.registers import Tile, braces
-from ptxgen.codegen.vectorized import WARP, Mask, log2
+from ptxgen.codegen.vectorized import WARP, Last, Mask, log2
 from ptxgen.families.wgmma import grouped_rows
 from ptxgen.families.wgmma.c_runs import RunLayout, run_layouts
 from ptxgen.families.wgmma.geometry import (
@@ -156,7 +156,7 @@ class Staging:
     """The subtiles of a warpgroup in shared memory, in swizzled boxes. Results of two bytes are packed in pairs and
     stored by stmatrix; each pair of sums of one byte is a word. ``size``: bytes of a sum in C; ``transposed``: True if
     C is contiguous along X; ``y_columns``: columns along Y that the block stores; ``outer``: registers with the
-    coordinates of an item."""
+    coordinates of an item; ``paired``: True if two adjacent columns of C are stored by one access."""
 
     CHUNK = 16  #: bytes that the swizzle moves together
     BATCH = 2  #: chunks of words that are computed at once
@@ -171,6 +171,7 @@ class Staging:
         buffers: int,
         persistent: bool,
         outer: Sequence[str],
+        paired: bool,
     ) -> None:
         mi = sums.shape[0]
         self.sums, self.size, self.transposed, self.mi = sums, size, transposed, mi
@@ -194,7 +195,7 @@ class Staging:
         #: coordinates of a box, and how many there are
         self.coordinates = [*(("%box_x", "%box_y") if transposed else ("%box_y", "%box_x")), *outer]
         self.rank = len(self.coordinates)
-        self.rows, self.pairs, self.vectors = RowStores(self), PairStores(self), VectorStores(self)
+        self.rows, self.pairs, self.vectors = RowStores(self), PairStores(self, paired), VectorStores(self)
         self.subtiles = [
             Subtile(
                 n,
@@ -330,9 +331,11 @@ class PairStores:
     IN_FLIGHT, LARGE = 8, 192  #: rows in flight; a quarter of them if a thread has LARGE accumulators or more
     UNROLLED_BOXES = 6  #: most boxes of a subtile that are unrolled; if there are more, a loop stores them
 
-    def __init__(self, s: Staging) -> None:
-        self.staging = s
+    def __init__(self, s: Staging, paired: bool) -> None:
+        self.staging, self.paired = s, paired
         self.in_flight = self.IN_FLIGHT if s.sums.size < self.LARGE else self.IN_FLIGHT // 4
+        if not paired:  # predicates of words and single elements take registers, too
+            self.in_flight //= 2
         self.threads = s.width // 2
         self.shift = log2(self.threads)
         self.row_step = WARPGROUP // self.threads
@@ -354,7 +357,28 @@ class PairStores:
         s = self.staging
         return ("%loop_x", "%loop_y", "%box") if self.loops else (s.rows.row, s.rows.column, "%staging")
 
-    thread_mask = Mask("threads")
+    thread_mask, last_thread = Mask("threads"), Last("threads")
+
+    @property
+    def unaligned_stores(self) -> list[tuple[tuple[str, str, str, str], ...]]:
+        """For each pair in flight, the stores of a row that begins at any element: (guard, width, address, value).
+        Empty if adjacent columns are stored by one access."""
+        if self.paired:
+            return []
+        return [
+            (
+                ("%own_word", "b32", "%c_addr", f"%pair{n}"),
+                ("%next_word", "b32", "%next_c_addr", "%following"),
+                ("%low", "b16", "%c_addr", "%half0"),
+                ("%high", "b16", "%next_c_addr", "%half1"),
+            )
+            for n in range(self.in_flight)
+        ]
+
+    @cached_property
+    def neighbours(self) -> dict[BoxStore, tuple[int, int]]:
+        """Box -> the columns before and after a thread's two."""
+        return {b: (column - 1, column + WORD) for b, (_, column, _) in self.places.items()}
 
     @property
     def step_bytes(self) -> int:
@@ -660,7 +684,7 @@ class Epilogue(epilogue.Epilogue):
         p, c = self.problem, self.config
         outer = ["%batch_index"] if p.batch != 1 else grouped_rows.coordinates(p, "c") if grouped(p) else []
         sizes = self.y_columns, c.epilogue_subtiles, c.epilogue_buffers
-        return Staging(self.sums, self.c.bytes, self.transposed, *sizes, bool(c.persistent), outer)
+        return Staging(self.sums, self.c.bytes, self.transposed, *sizes, bool(c.persistent), outer, self.paired)
 
     @property
     def staging_base(self) -> int:
