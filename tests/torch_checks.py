@@ -16,7 +16,7 @@ from torch.nn import functional  # noqa: E402
 
 import ptxgen.torch as pt  # noqa: E402
 from ptxgen.errors import DeviceError, DtypeError, InputError, ShapeError  # noqa: E402
-from ptxgen.torch import conv, grouped, products  # noqa: E402
+from ptxgen.torch import activations, conv, grouped, products  # noqa: E402
 
 #: function of ptxgen.torch -> the function of PyTorch
 THEIRS = {
@@ -168,6 +168,8 @@ class Checks(Tensors):
             return (
                 pt.gemm_jagged(rows, weights, ends, activation="swiglu").sum()
                 + pt.linear(x[0], w, activation="swiglu").sum()
+                + pt.gemm_grouped([rows, x[0]], [w.mT, w.mT], activation="swiglu")[1].sum()
+                + pt.conv1d(w.view(6, 2, 4), weights.view(8, 2, 6)[..., :2], activation="x*sigmoid(x)").sum()
             )
 
         leaves = [t.clone().requires_grad_() for t in (rows, weights, w[0])]
@@ -175,7 +177,10 @@ class Checks(Tensors):
         compiled = torch.compile(step, backend="aot_eager", fullgraph=True)
         for a, b in zip(eager, torch.autograd.grad(compiled(*leaves), leaves), strict=True):
             torch.testing.assert_close(a, b)
-        torch.testing.assert_close(eager[2], grad, rtol=1e-2, atol=2e-2)
+        of_linear = torch.autograd.grad(pt.linear(x[0], leaves[2], activation="swiglu").sum(), leaves[2])[0]
+        torch.testing.assert_close(of_linear, grad, rtol=1e-2, atol=2e-2)
+        with torch.no_grad():
+            torch.testing.assert_close(compiled(*leaves), step(*leaves))
         with pytest.raises(Exception, match=r"in torch\.compile it must be a text"):
             torch.compile(
                 lambda x, w: pt.linear(x, w, activation=lambda x: x * x), backend="aot_eager", fullgraph=True
@@ -197,6 +202,68 @@ class Checks(Tensors):
         computed = torch.autograd.grad(y.sum(), (rows, weights))
         for x, z in zip(computed, torch.autograd.grad(wanted.sum(), wide), strict=True):
             torch.testing.assert_close(x.double(), z, rtol=1e-2, atol=2e-2)
+
+    @pytest.mark.parametrize(
+        ("name", "activation", "shapes", "options"),
+        [
+            ("conv2d", "gelu", ((2, 4, 5, 4), (6, 2, 3, 2), (6,)), {"stride": 2, "padding": 1, "groups": 2}),
+            ("conv_transpose1d", "x*sigmoid(2*x)", ((3, 4), (3, 2, 3), (2,)), {"stride": 2}),
+        ],
+    )
+    def test_convolutions_with_an_activation(self, name, activation, shapes, options, monkeypatch):
+        """Results, first and second derivatives in float64, of products and of the operator with the activation, whose
+        gradient graphs may ask for; in float16 the kernel computes the activation."""
+        theirs = ACTIVATIONS.get(activation, lambda s: s * torch.sigmoid(2 * s))
+        ours, stock = getattr(pt, name), THEIRS[name]
+        given = [x / 4 for x in self.tensors(shapes)]
+        step = lambda *a: ours(*a, **options, activation=activation)  # noqa: E731
+        computed = self.derivatives(step, given)
+        wanted = self.derivatives(lambda *a: theirs(stock(*a, **options)), given)
+        for x, y in zip(computed, wanted, strict=True):
+            torch.testing.assert_close(x, y, rtol=1e-12, atol=1e-11)
+        gradient = torch.vmap(torch.func.grad(lambda x: step(x, *given[1:]).sum()))
+        x, twice = given[0], torch.stack([given[0], given[0] + 1])
+        by_stock = [torch.func.grad(lambda x: theirs(stock(x, *given[1:], **options)).sum())(x) for x in twice]
+        torch.testing.assert_close(gradient(twice), torch.stack(by_stock), rtol=1e-12, atol=1e-11)
+        of_batch = torch.vmap(lambda x: step(x, *given[1:]))(twice)
+        torch.testing.assert_close(of_batch[0], wanted[0], rtol=1e-12, atol=1e-11)
+        monkeypatch.setattr(activations, "records_gradient", lambda *tensors: False)
+        for x, y in zip(self.derivatives(step, given), wanted, strict=True):
+            torch.testing.assert_close(x, y, rtol=1e-12, atol=1e-11)
+        monkeypatch.setattr(activations, "value", None)
+        half = [x.half() for x in given]
+        for _ in range(2):  # the second call repeats the launch of the first
+            y = step(*half)
+            torch.testing.assert_close(y.double(), wanted[0], rtol=4e-3, atol=4e-3)
+
+    @pytest.mark.parametrize("activation", ["swiglu", "sigmoid"])
+    def test_groups_with_an_activation(self, activation, monkeypatch):
+        given = [x / 2 for x in self.tensors(((3, 4), (2, 6), (4, 6), (6, 2)))]
+        step = lambda *t: pt.gemm_grouped(t[:2], t[2:], activation=activation)  # noqa: E731
+        theirs = lambda a, b, c, d: [ACTIVATIONS[activation](y) for y in (a @ c, b @ d)]  # noqa: E731
+        computed, wanted = (
+            self.derivatives(lambda *t, f=f: torch.cat([y.flatten() for y in f(*t)]), given) for f in (step, theirs)
+        )
+        for x, y in zip(computed, wanted, strict=True):
+            torch.testing.assert_close(x, y, rtol=1e-12, atol=1e-11)
+        monkeypatch.setattr(activations, "value", None)
+        for x, y in zip(step(*(x.half() for x in given)), theirs(*given), strict=True):
+            torch.testing.assert_close(x.double(), y, rtol=4e-3, atol=4e-3)
+        with pytest.raises(ShapeError, match=r"b\[0\] has 5 columns; a gated activation takes an even number"):
+            pt.gemm_grouped([given[0]], [given[2][:, :5]], activation="swiglu")
+
+    @pytest.mark.parametrize("name", ["conv2d", "conv_transpose2d"])
+    def test_edges_of_activations_of_convolutions(self, name):
+        """Neither do the operators, which graphs call. Without channels the result is the activation of the bias."""
+        images, filters = self.tensors(((1, 2, 4, 4), (2, 2, 3, 3)))
+        with pytest.raises(InputError, match="activation is 'swiglu', a gated activation"):
+            getattr(pt, name)(images, filters, activation="swiglu")
+        with pytest.raises(InputError, match="activation is 'swiglu', a gated activation"):
+            torch.ops.ptxgen.conv_activation(images, filters, None, [1, 1], [0] * 4, [1, 1], 1, "swiglu")
+        bias = self.integers(2, dtype=torch.float32)
+        shape = (0, 2, 1, 1) if "transpose" in name else (2, 0, 1, 1)
+        y = getattr(pt, name)(bias.new_empty(1, 0, 1, 1), bias.new_empty(shape), bias, activation="sigmoid")
+        assert torch.equal(y.flatten(), torch.sigmoid(bias))
 
     @pytest.mark.parametrize(
         ("activation", "error", "words"),
@@ -374,6 +441,13 @@ class Checks(Tensors):
             ("conv", ((1, 2, 4, 3), (2, 1, 3, 3), (2,)), ([2, 1], [1, 1, 0, 1], [1, 1], 2)),
             ("conv_input_grad", ((1, 2, 4, 4), (2, 2, 3, 3), (2,)), ([1, 2, 4, 4], [1, 1], [1, 1, 1, 1], [1, 1], 1)),
             ("conv_weight_grad", ((1, 2, 4, 4), (1, 2, 4, 4)), ([2, 2, 3, 3], [1, 1], [1, 1, 1, 1], [1, 1], 1)),
+            ("conv_activation", ((1, 2, 4, 3), (2, 1, 3, 3), (2,)), ([2, 1], [1, 1, 0, 1], [1, 1], 2, "silu")),
+            (
+                "conv_input_grad_activation",
+                ((1, 2, 4, 4), (2, 2, 3, 3), (2,)),
+                ([1, 2, 4, 4], [1, 1], [1, 1, 1, 1], [1, 1], 1, "relu"),
+            ),
+            ("activation", ((3, 4),), ("x*up",)),
             ("gemm_jagged", ((4, 2), (2, 2, 3)), ("offsets",)),
             ("linear_activation", ((3, 2), (4, 2), (4,)), ("swiglu", True)),
             ("gemm_jagged_activation", ((4, 2), (2, 2, 4)), ("offsets", "sigmoid", True)),

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.compiler import is_dynamo_compiling
+from torch.compiler import assume_constant_result, is_dynamo_compiling
 from torch.nn.functional import gelu, relu, silu
 
 from ptxgen.api.epilogue_args import activation_name, columns_of_c, text_of
@@ -19,15 +19,15 @@ from ptxgen.expr.node import Node, constant, substituted, variable
 from ptxgen.expr.python_text import TORCH, PythonText
 from ptxgen.problem.dtypes import HALVES, canonical
 from ptxgen.problem.epilogue_ops import epilogue_op
-from ptxgen.torch.operator import loop_over_batch
+from ptxgen.torch.operator import Operator, loop_over_batch
 
-_backward: Any = torch.ops.aten
+_aten: Any = torch.ops.aten
 
 
 def _silu_gradient(grad: Tensor, x: Tensor) -> Tensor:
     """The gradient of SiLU. PyTorch's kernel has no derivative of its own."""
     if not torch.is_grad_enabled():
-        result: Tensor = _backward.silu_backward(grad, x)
+        result: Tensor = _aten.silu_backward(grad, x)
         return result
     share = torch.sigmoid(x)
     return grad * share * (1 + x * (1 - share))
@@ -36,11 +36,11 @@ def _silu_gradient(grad: Tensor, x: Tensor) -> Tensor:
 _tanh_gelu = functools.partial(gelu, approximate="tanh")
 #: name of an activation -> (its value for sums, the gradient of the sums for the gradient of the result and the sums)
 _NAMED: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Tensor, Tensor], Tensor]]] = {
-    "relu": (relu, lambda grad, x: _backward.threshold_backward(grad, x, 0)),
-    "gelu": (_tanh_gelu, lambda grad, x: _backward.gelu_backward(grad, x, approximate="tanh")),
-    "gelu_erf": (gelu, lambda grad, x: _backward.gelu_backward(grad, x)),
+    "relu": (relu, lambda grad, x: _aten.threshold_backward(grad, x, 0)),
+    "gelu": (_tanh_gelu, lambda grad, x: _aten.gelu_backward(grad, x, approximate="tanh")),
+    "gelu_erf": (gelu, lambda grad, x: _aten.gelu_backward(grad, x)),
     "silu": (silu, _silu_gradient),
-    "sigmoid": (torch.sigmoid, lambda grad, x: _backward.sigmoid_backward(grad, torch.sigmoid(x))),
+    "sigmoid": (torch.sigmoid, lambda grad, x: _aten.sigmoid_backward(grad, torch.sigmoid(x))),
 }
 #: name of a gated activation -> the activation of the gate
 _GATES = {"swiglu": "silu", "geglu": "gelu"}
@@ -51,9 +51,38 @@ def given(activation: Any) -> str:
     array; in ``torch.compile``, it is no text."""
     if not is_dynamo_compiling():
         return checked(activation)
-    if not isinstance(activation, str):  # operators check texts
+    if not isinstance(activation, str):
         raise InputError(f"activation is a {type(activation).__name__}; in torch.compile it must be a text")
-    return activation
+    return _traced_check(activation)
+
+
+def _check(activation: str) -> str:
+    return checked(activation)
+
+
+def _is_gated(text: str) -> bool:
+    """True if the activation makes one element of two sums."""
+    return epilogue_op(text).gated
+
+
+# dynamo calls these functions instead of tracing them
+_traced_check: Callable[[str], str] = assume_constant_result(_check)
+is_gated: Callable[[str], bool] = assume_constant_result(_is_gated)
+
+
+def given_elementwise(activation: Any) -> str:
+    """``given`` for a convolution, whose activation takes one sum. InputError: it takes two."""
+    return require_elementwise(given(activation))
+
+
+def require_elementwise(text: str) -> str:
+    """The activation. InputError: it is gated."""
+    if is_gated(text):
+        raise InputError(
+            f"activation is {text!r}, a gated activation, which takes two adjacent columns of a product; that of a"
+            " convolution must be of x alone"
+        )
+    return text
 
 
 def records_gradient(*tensors: Any) -> bool:
@@ -193,3 +222,46 @@ def _function(roots: Sequence[Node], type: str) -> Callable[[Tensor, Tensor], li
     exec("\n    ".join(lines), scope)  # the text has operators and numbers alone
     values: Callable[[Tensor, Tensor], list[Tensor]] = scope["values"]
     return values
+
+
+# ---- the activation of results, where a kernel does not compute it
+
+
+def _kernel(sums: Tensor, activation: str) -> Tensor:
+    text = checked(activation)
+    columns(sums.shape[-1], text)
+    result = value(text, sums)
+    return result.contiguous() if is_gated(text) else result
+
+
+def _fake(sums: Tensor, activation: str) -> Tensor:
+    text = checked(activation)
+    if not is_gated(text):
+        return torch.empty_like(sums)
+    return sums.new_empty((*sums.shape[:-1], columns(sums.shape[-1], text)))
+
+
+def _save_sums(ctx: Any, inputs: Any, output: Any) -> None:
+    sums, ctx.activation = inputs
+    ctx.save_for_backward(sums)
+
+
+def _backward_of_sums(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+    return gradient(checked(ctx.activation), grad, *ctx.saved_tensors), None
+
+
+def _batch(info: Any, dims: tuple[Any, ...], sums: Tensor, activation: str) -> tuple[Tensor, int]:
+    result: Tensor = ACTIVATION(sums.movedim(dims[0], 0), activation)
+    return result, 0
+
+
+ACTIVATION = Operator(
+    "activation(Tensor sums, str activation) -> Tensor",
+    1,
+    _kernel,
+    _fake,
+    _save_sums,
+    _backward_of_sums,
+    _batch,
+    autocasts=False,
+)

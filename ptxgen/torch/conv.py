@@ -2,12 +2,12 @@
 
 There are three operators: the convolution, its gradient with respect to the input, and its gradient with respect to the
 weight. The gradients of each operator are computed by the other two, so that convolutions can be differentiated any
-number of times.
+number of times. Two more operators compute an activation of the results of the first two.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from operator import index
@@ -20,7 +20,7 @@ from torch.compiler import is_dynamo_compiling
 from ptxgen.api import call_lock, conv, launches
 from ptxgen.api.conv_layouts import ConvArguments
 from ptxgen.errors import InputError, ShapeError
-from ptxgen.torch import launching
+from ptxgen.torch import activations, launching
 from ptxgen.torch.backward_step import BackwardStep
 from ptxgen.torch.launching import allocation, check_dense, check_operands, key_of
 from ptxgen.torch.operator import Operator, is_legacy_batched
@@ -40,10 +40,12 @@ def conv1d(
     padding: PerAxis | str = 0,
     dilation: PerAxis = 1,
     groups: int = 1,
+    *,
+    activation: str | Callable[..., Any] | None = None,
 ) -> Tensor:
     """``conv2d`` with one spatial axis, as ``torch.nn.functional.conv1d``: ``input`` N×C×W or C×W, ``weight``
     K×C/groups×S."""
-    return _convolution(1, input, weight, bias, stride, padding, dilation, groups)
+    return _convolution(1, input, weight, bias, stride, padding, dilation, groups, activation)
 
 
 def conv2d(
@@ -54,6 +56,8 @@ def conv2d(
     padding: PerAxis | str = 0,
     dilation: PerAxis = 1,
     groups: int = 1,
+    *,
+    activation: str | Callable[..., Any] | None = None,
 ) -> Tensor:
     """The convolution of images with filters, as ``torch.nn.functional.conv2d``; the kernel adds the bias.
 
@@ -62,9 +66,12 @@ def conv2d(
     bfloat16, float32 and float64; tensors on the CPU are computed by the emulated device. float32 is multiplied as TF32
     if ``torch.backends.cudnn`` allows it.
 
+    ``activation``: as for ``linear``, of ``x`` alone. The kernel computes it; PyTorch does if a gradient is recorded,
+    and for float64 where PTX lacks the functions.
+
     ShapeError, DtypeError, InputError: an argument breaks a rule.
     """
-    return _convolution(2, input, weight, bias, stride, padding, dilation, groups)
+    return _convolution(2, input, weight, bias, stride, padding, dilation, groups, activation)
 
 
 def conv3d(
@@ -75,10 +82,12 @@ def conv3d(
     padding: PerAxis | str = 0,
     dilation: PerAxis = 1,
     groups: int = 1,
+    *,
+    activation: str | Callable[..., Any] | None = None,
 ) -> Tensor:
     """``conv2d`` with three spatial axes, as ``torch.nn.functional.conv3d``: ``input`` N×C×D×H×W or C×D×H×W, ``weight``
     K×C/groups×T×R×S."""
-    return _convolution(3, input, weight, bias, stride, padding, dilation, groups)
+    return _convolution(3, input, weight, bias, stride, padding, dilation, groups, activation)
 
 
 def conv_transpose1d(
@@ -90,10 +99,12 @@ def conv_transpose1d(
     output_padding: PerAxis = 0,
     groups: int = 1,
     dilation: PerAxis = 1,
+    *,
+    activation: str | Callable[..., Any] | None = None,
 ) -> Tensor:
     """``conv_transpose2d`` with one spatial axis, as ``torch.nn.functional.conv_transpose1d``: ``weight``
     C×K/groups×S."""
-    return _transposed(1, input, weight, bias, stride, padding, output_padding, groups, dilation)
+    return _transposed(1, input, weight, bias, stride, padding, output_padding, groups, dilation, activation)
 
 
 def conv_transpose2d(
@@ -105,11 +116,13 @@ def conv_transpose2d(
     output_padding: PerAxis = 0,
     groups: int = 1,
     dilation: PerAxis = 1,
+    *,
+    activation: str | Callable[..., Any] | None = None,
 ) -> Tensor:
     """The transposed convolution, as ``torch.nn.functional.conv_transpose2d``: the gradient of ``conv2d`` with respect
     to its input. ``input``: N×C×H×W, or C×H×W. ``weight``: C×K/groups×R×S. Other arguments, dtypes and errors: as for
     ``conv2d``."""
-    return _transposed(2, input, weight, bias, stride, padding, output_padding, groups, dilation)
+    return _transposed(2, input, weight, bias, stride, padding, output_padding, groups, dilation, activation)
 
 
 def conv_transpose3d(
@@ -121,10 +134,12 @@ def conv_transpose3d(
     output_padding: PerAxis = 0,
     groups: int = 1,
     dilation: PerAxis = 1,
+    *,
+    activation: str | Callable[..., Any] | None = None,
 ) -> Tensor:
     """``conv_transpose2d`` with three spatial axes, as ``torch.nn.functional.conv_transpose3d``: ``weight``
     C×K/groups×T×R×S."""
-    return _transposed(3, input, weight, bias, stride, padding, output_padding, groups, dilation)
+    return _transposed(3, input, weight, bias, stride, padding, output_padding, groups, dilation, activation)
 
 
 # ---- arguments
@@ -139,13 +154,15 @@ def _convolution(
     padding: PerAxis | str,
     dilation: PerAxis,
     groups: int,
+    activation: Any,
 ) -> Tensor:
+    text = None if activation is None else activations.given_elementwise(activation)
     if not _has_batch(dims, input, weight):
-        return _convolution(dims, input.unsqueeze(0), weight, bias, stride, padding, dilation, groups).squeeze(0)
+        one = input.unsqueeze(0)
+        return _convolution(dims, one, weight, bias, stride, padding, dilation, groups, text).squeeze(0)
     taps = tuple(weight.shape[2:]) if isinstance(padding, str) else None
     geometry = _geometry(dims, stride, padding, dilation, groups, taps)
-    result: Tensor = CONV(input, weight, bias, *geometry)
-    return result
+    return _activated(CONV, CONV_ACTIVATION, text, input, weight, bias, *geometry)
 
 
 def _transposed(
@@ -158,12 +175,15 @@ def _transposed(
     output_padding: PerAxis,
     groups: int,
     dilation: PerAxis,
+    activation: Any,
 ) -> Tensor:
+    text = None if activation is None else activations.given_elementwise(activation)
     if isinstance(padding, str):
         raise InputError(f"padding is {padding!r}; a transposed convolution takes numbers")
     if not _has_batch(dims, input, weight):
         one = input.unsqueeze(0)
-        return _transposed(dims, one, weight, bias, stride, padding, output_padding, groups, dilation).squeeze(0)
+        whole = _transposed(dims, one, weight, bias, stride, padding, output_padding, groups, dilation, text)
+        return whole.squeeze(0)
     more = _per_axis(dims, "output_padding", output_padding, 0)
     geometry = _geometry(dims, stride, padding, dilation, groups, None)
     strides, pads, dilations, groups = geometry
@@ -189,7 +209,27 @@ def _transposed(
         )
     if any(n < 1 for n in shape[2:]):
         raise ShapeError(f"padding is {padding}; the result would have shape {tuple(shape)}, without pixels")
-    result: Tensor = CONV_INPUT_GRAD(input, weight, bias, shape, *geometry)
+    return _activated(CONV_INPUT_GRAD, CONV_INPUT_GRAD_ACTIVATION, text, input, weight, bias, shape, *geometry)
+
+
+def _activated(
+    product: Operator,
+    activated: Operator,
+    text: str | None,
+    input: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    *rest: Any,
+) -> Tensor:
+    """The result of ``product``, or its activation, which the kernel of ``activated`` computes where no gradient is
+    recorded."""
+    result: Tensor
+    if text is None:
+        result = product(input, weight, bias, *rest)
+    elif activations.records_gradient(input, weight, bias):  # the gradient reads the sums
+        result = activations.ACTIVATION(product(input, weight, bias, *rest), text)
+    else:
+        result = activated(input, weight, bias, *rest, text)
     return result
 
 
@@ -265,10 +305,16 @@ def _per_axis(dims: int, name: str, value: Any, least: int) -> Shape:
 
 
 def _key(
-    signature: conv.Signature, a: Tensor, b: Tensor, bias: Tensor | None, shape: Any, geometry: tuple[Any, ...]
+    signature: conv.Signature,
+    a: Tensor,
+    b: Tensor,
+    bias: Tensor | None,
+    shape: Any,
+    geometry: tuple[Any, ...],
+    text: str | None = None,
 ) -> Any:
     shape = tuple(shape) if shape.__class__ is list else shape
-    return key_of(signature.direction, (launching.settings(a, "conv"), shape, _hashable(geometry)), a, b, bias)
+    return key_of(signature.direction, (launching.settings(a, "conv"), shape, _hashable(geometry), text), a, b, bias)
 
 
 def _kernel(
@@ -279,11 +325,12 @@ def _kernel(
     bias: Tensor | None,
     shape: Sequence[int] | None,
     geometry: tuple[Any, ...],
+    text: str | None = None,
 ) -> Tensor:
     """The result of the operation that a signature of ``ptxgen.api.conv`` names. ``names``: the names of ``a`` and
     ``b`` in errors; ``shape``: the shape of a gradient, None for a convolution; ``geometry``: stride, padding, dilation
-    and groups."""
-    key, at_a, at_b, at_bias = _key(signature, a, b, bias, shape, geometry)
+    and groups; ``text``: the activation."""
+    key, at_a, at_b, at_bias = _key(signature, a, b, bias, shape, geometry, text)
     launch = launches.cached(key)
     if launch is not None:
         return launching.launch(*launch[:2], at_a, at_b, at_bias)
@@ -295,7 +342,8 @@ def _kernel(
     if 0 in shape:
         return out
     if 0 in a.shape or 0 in b.shape:  # sums without terms
-        return out.zero_() if bias is None else out.copy_(bias.view(-1, *(1,) * (out.dim() - 2)).expand(shape))
+        out = out.zero_() if bias is None else out.copy_(bias.view(-1, *(1,) * (out.dim() - 2)).expand(shape))
+        return out if text is None else activations.value(text, out)
     pairs = tuple(zip(padding[::2], padding[1::2], strict=True))
     arguments = ConvArguments(out.dim() - 2, stride, pairs, dilation, groups).resolved()
     first, second, third = a.resolve_neg(), b.resolve_neg(), launching.vector(bias)
@@ -314,7 +362,7 @@ def _kernel(
             launching.compute(a, tf32),
             deterministic,
             (third, None, None),
-            None,
+            text,
             None,
             allocation(out),
         )
@@ -328,6 +376,35 @@ def _hashable(geometry: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def _conv(input: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any) -> Tensor:
     return _kernel(conv.FORWARD, ("input", "weight"), input, weight, bias, None, rest)
+
+
+def _conv_activation(input: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any) -> Tensor:
+    *geometry, activation = rest
+    text = _text(activation)
+    if not activations.has_kernel(text, input.dtype):
+        return activations.value(text, _conv(input, weight, bias, *geometry))
+    return _kernel(conv.FORWARD, ("input", "weight"), input, weight, bias, None, tuple(geometry), text)
+
+
+def _input_grad_activation(grad: Tensor, weight: Tensor, bias: Tensor | None, shape: Any, *rest: Any) -> Tensor:
+    *geometry, activation = rest
+    text = _text(activation)
+    if not activations.has_kernel(text, grad.dtype):
+        return activations.value(text, _conv_input_grad(grad, weight, bias, shape, *geometry))
+    return _kernel(conv.INPUT_GRAD, ("grad", "weight"), grad, weight, bias, shape, tuple(geometry), text)
+
+
+def _text(activation: str) -> str:
+    """The canonical text of an activation. InputError: it breaks a rule."""
+    return activations.require_elementwise(activations.checked(activation))
+
+
+def _conv_activation_key(input: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any) -> Any:
+    return _key(conv.FORWARD, input, weight, bias, None, rest[:-1], _text(rest[-1]))
+
+
+def _input_grad_activation_key(grad: Tensor, weight: Tensor, bias: Tensor | None, shape: Any, *rest: Any) -> Any:
+    return _key(conv.INPUT_GRAD, grad, weight, bias, shape, rest[:-1], _text(rest[-1]))
 
 
 def _conv_key(input: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any) -> Any:
@@ -402,6 +479,16 @@ def _fake_input_grad(grad: Tensor, weight: Tensor, bias: Tensor | None, shape: S
     return _empty(shape, grad, weight)
 
 
+def _fake_activation(fake: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """The empty result of a product's activation."""
+
+    def empty(*args: Any) -> Tensor:
+        _text(args[-1])
+        return fake(*args[:-1])
+
+    return empty
+
+
 def _fake_weight_grad(input: Tensor, grad: Tensor, shape: Sequence[int], *rest: Any) -> Tensor:
     check_operands(input=input, grad=grad)
     return _empty(shape, input, grad)
@@ -462,6 +549,35 @@ def _input_grad_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
         CONV_WEIGHT_GRAD(grad, dy, weight.shape, *ctx.rest) if needs[1] else None,
         _sum_by_channel(grad) if needs[2] else None,
         *(None,) * 5,
+    )
+
+
+def _save_activation(ctx: Any, inputs: Any, output: Any) -> None:
+    ctx.save_for_backward(*inputs[:3])
+    ctx.rest = inputs[3:]
+
+
+def _conv_activation_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+    (input, weight, bias), needs, (*rest, text) = ctx.saved_tensors, ctx.needs_input_grad, ctx.rest
+    sums = CONV(input, weight, bias, *rest)
+    dy = _in_format_of(activations.gradient(_text(text), grad, sums), input, weight)
+    return (
+        CONV_INPUT_GRAD(dy, weight, None, input.shape, *rest) if needs[0] else None,
+        CONV_WEIGHT_GRAD(input, dy, weight.shape, *rest) if needs[1] else None,
+        _sum_by_channel(dy) if needs[2] else None,
+        *(None,) * 5,
+    )
+
+
+def _input_grad_activation_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+    (input, weight, bias), needs, (shape, *rest, text) = ctx.saved_tensors, ctx.needs_input_grad, ctx.rest
+    sums = CONV_INPUT_GRAD(input, weight, bias, shape, *rest)
+    dy = _in_format_of(activations.gradient(_text(text), grad, sums), input, weight)
+    return (
+        CONV(dy, weight, None, *rest) if needs[0] else None,
+        CONV_WEIGHT_GRAD(dy, input, weight.shape, *rest) if needs[1] else None,
+        _sum_by_channel(dy) if needs[2] else None,
+        *(None,) * 6,
     )
 
 
@@ -541,6 +657,17 @@ def _batch_input_grad(
     return _with_bias(y, to_front(bias, dims[2]) if own else None), 0
 
 
+def _batch_activation(batch: Callable[..., tuple[Tensor, int]]) -> Callable[..., tuple[Tensor, int]]:
+    """The rule for a product's activation. PyTorch computes it, because a bias may follow the product."""
+
+    def activated(info: Any, dims: tuple[Any, ...], *args: Any) -> tuple[Tensor, int]:
+        sums, at = batch(info, dims, *args[:-1])
+        result: Tensor = activations.ACTIVATION(sums, args[-1])
+        return result, at
+
+    return activated
+
+
 def _with_bias(y: Tensor, bias: Tensor | None) -> Tensor:
     """``y`` plus the bias. The first axis of both is the batch, each item of which has its own bias."""
     return y if bias is None else y + bias.reshape(bias.shape[0], 1, -1, *(1,) * (y.dim() - 3))
@@ -576,6 +703,29 @@ CONV_INPUT_GRAD = Operator(
     _input_grad_backward,
     _batch_input_grad,
     _input_grad_key,
+    "conv",
+)
+CONV_ACTIVATION = Operator(
+    f"conv_activation(Tensor input, Tensor weight, Tensor? bias, {GEOMETRY}, str activation) -> Tensor",
+    3,
+    _conv_activation,
+    _fake_activation(_fake_conv),
+    _save_activation,
+    _conv_activation_backward,
+    _batch_activation(_batch_conv),
+    _conv_activation_key,
+    "conv",
+)
+CONV_INPUT_GRAD_ACTIVATION = Operator(
+    f"conv_input_grad_activation(Tensor grad, Tensor weight, Tensor? bias, SymInt[] shape, {GEOMETRY}, str activation)"
+    " -> Tensor",
+    3,
+    _input_grad_activation,
+    _fake_activation(_fake_input_grad),
+    _save_activation,
+    _input_grad_activation_backward,
+    _batch_activation(_batch_input_grad),
+    _input_grad_activation_key,
     "conv",
 )
 CONV_WEIGHT_GRAD = Operator(

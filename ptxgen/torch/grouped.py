@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.compiler import is_dynamo_compiling
 
 from ptxgen.api import grouped, jagged
 from ptxgen.api.quantized_weight import QuantizedWeight
@@ -17,14 +18,42 @@ from ptxgen.torch.operator import Operator, in_transform, is_grad_enabled, loop_
 from ptxgen.torch.products import MATMUL
 
 
-def gemm_grouped(a: Sequence[Tensor], b: Sequence[Tensor]) -> list[Tensor]:
+def gemm_grouped(
+    a: Sequence[Tensor], b: Sequence[Tensor], *, activation: str | Callable[..., Any] | None = None
+) -> list[Tensor]:
     """The products A_i·B_i of two lists of matrices, in one launch. Each item i has its own M, N and K: ``a[i]`` is
     M×K, ``b[i]`` is K×N.
 
+    ``activation``: as for ``linear``; a gated one takes the columns of each ``b[i]`` in pairs, a gate and a value in
+    turn, and the result is M×N/2. The kernel computes it; PyTorch does if a gradient is recorded, in transforms, and
+    in ``torch.compile``.
+
     Dtypes: as for ``matmul``; all items have the same. ShapeError, DtypeError, InputError: an argument breaks a rule.
     """
+    text = None if activation is None else activations.given(activation)
     if not a and not b:  # the dispatcher takes no call without tensors
         return []
+    return _products(a, b) if text is None else _activated_products(a, b, text)
+
+
+def _activated_products(a: Sequence[Tensor], b: Sequence[Tensor], text: str) -> list[Tensor]:
+    if runs_directly(*a, *b) and not activations.records_gradient(*a, *b):
+        try:
+            if activations.has_kernel(text, a[0].dtype):
+                return _grouped(a, b, text)
+        except (AttributeError, RuntimeError, InputError):  # tensors of the device meta, and errors
+            pass
+    if not is_dynamo_compiling():
+        _check_grouped(a, b)
+    for i, y in enumerate(b):
+        if activations.is_gated(text) and y.shape[-1] % 2:
+            raise ShapeError(
+                f"b[{i}] has {y.shape[-1]} columns; a gated activation takes an even number, a gate and a value in turn"
+            )
+    return [activations.ACTIVATION(sums, text) for sums in _products(a, b)]
+
+
+def _products(a: Sequence[Tensor], b: Sequence[Tensor]) -> list[Tensor]:
     if in_transform():  # a torch.autograd.Function computes no gradients of tensors in lists
         _check_grouped(a, b)
         return [MATMUL(x, y) for x, y in zip(a, b, strict=True)]
@@ -89,11 +118,11 @@ class _Record(torch.autograd.Function):
         return None, *da, *db
 
 
-def _grouped(a: Sequence[Tensor], b: Sequence[Tensor]) -> list[Tensor]:
+def _grouped(a: Sequence[Tensor], b: Sequence[Tensor], text: str | None = None) -> list[Tensor]:
     dtype = a[0].dtype
     if len(a) != len(b) or dtype not in DTYPES or any(x.dtype is not dtype or x.dim() != 2 for x in (*a, *b)):
         _check_grouped(a, b)  # the messages; it takes microseconds for each item
-    return grouped.gemm_grouped(list(a), list(b))
+    return grouped.gemm_grouped(list(a), list(b), activation=text)
 
 
 def _jagged(x: Tensor, w: Tensor, offsets: Tensor) -> Tensor:

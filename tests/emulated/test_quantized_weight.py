@@ -195,6 +195,8 @@ def test_linear_has_gradients_of_input_and_bias() -> None:
     recorded = pt.linear(x, w, bias, activation="swiglu")
     assert recorded.requires_grad
     assert torch.allclose(recorded.float(), wanted, rtol=1e-2, atol=0.05)
+    compiled = torch.compile(lambda x: pt.linear(x, w, bias, activation="swiglu"), backend="aot_eager", fullgraph=True)
+    assert torch.equal(compiled(x), recorded)
     with pytest.raises(ShapeError, match="its last axis must have 64 elements, K of weight"):
         pt.linear(x[..., 1:], w)
     with pytest.raises(ShapeError, match=r"bias has shape \(9,\); it must be \(10,\), the rows of weight"):
