@@ -97,7 +97,8 @@ def gemm_jagged_weight_grad(
 ) -> Any:
     """The gradient of ``gemm_jagged`` with respect to ``w``, E×K×N: for each expert, the transpose of its rows of ``x``
     (T×K) times its rows of ``dy`` (T×N). An expert without rows gives zeros. The arguments are those of
-    ``gemm_jagged``."""
+    ``gemm_jagged``, without an epilogue. There are no block scales along T, because blocks would begin at offsets that
+    only the device has: with offsets on the host, ``gemm`` takes the rows of one expert and their scales."""
     transposed = x.T if len(getattr(x, "shape", ())) == 2 else x
     return _jagged("k", (transposed, "x"), (dy, "dy"), offsets, out, alpha, beta, compute, deterministic, {}, None)
 

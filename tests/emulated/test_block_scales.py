@@ -104,8 +104,23 @@ def test_calls_on_experts_take_scales() -> None:
     assert np.abs(result.astype(np.float64) - wide).max() < 0.01 * np.abs(wide).max()
     with pytest.raises(ShapeError, match="scale_a is 1x2; it must have 30 rows"):
         gemm_jagged(x, w.swapaxes(1, 2), np.array([12, 30], np.int32), scale_a=scale_a[:1], scale_b=scale_b)
-    with pytest.raises(InputError, match="jagged=none"):
-        GroupedGemm(((8, 8, 8),), "NT", "e4m3", block_a="1x128", block_b="1x128")
+    for axis in ("", "k"):
+        with pytest.raises(InputError, match=f"jagged={axis or 'none'}"):
+            GroupedGemm(((8, 8, 8),), "NT", "e4m3", jagged=axis, block_a="1x128", block_b="1x128")
+
+
+def test_the_weight_gradient_of_an_expert_is_a_dense_product_with_scales() -> None:
+    """Tokens are along K: the columns of an expert, with blocks from its first token on."""
+    rng, dtype = np.random.default_rng(2), ml_dtypes.float8_e4m3fn
+    x, dy = (rng.standard_normal((n, 170)).astype(dtype) for n in (20, 24))  # stored with tokens contiguous
+    tokens = slice(30, 163)
+    scale_x, scale_dy = (rng.uniform(0.5, 2, (n, 2)).astype(np.float32) for n in (20, 24))
+    result = gemm(x[:, tokens], dy[:, tokens].T, scale_a=scale_x, scale_b=scale_dy.T)
+    left, right_ = (
+        y[:, tokens].astype(np.float64) * np.repeat(s, 128, 1)[:, :133] for y, s in ((x, scale_x), (dy, scale_dy))
+    )
+    wide = left @ right_.T
+    assert np.abs(result.astype(np.float64) - wide).max() < 0.01 * np.abs(wide).max()
 
 
 @pytest.mark.parametrize("out", ["f32", "bf16"])
