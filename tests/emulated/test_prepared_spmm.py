@@ -204,7 +204,7 @@ def test_times_of_tune_are_stored_for_handles_of_like_matrices(
 def test_tune_weighs_the_preparation(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PTXGEN_DATABASE", str(tmp_path / "tuning.sqlite"))
     choice.database.cache_clear()
-    monkeypatch.setattr(prepared_spmm, "TUNED", 30)
+    monkeypatch.setattr(prepared_spmm, "TUNED", 60)
     a = matrix(40, 30)
     for calls, prepared in ((1, False), (1_000_000, True)):
         p = ptxgen.spmm_prepare(a, calls=calls, dense_bytes=0)
