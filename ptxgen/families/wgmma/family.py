@@ -27,7 +27,8 @@ def _issuer_tile(p: KernelProblem, c: Any, g: WgmmaGeometry) -> tuple[Any, Any, 
     """The ``issuer_tile`` of a warpgroup. TMA counts as loads of 16 bytes."""
     size = g.math.element_bytes * g.math.planes
     x_rows = g.x.rows / c.cluster_y
-    loads = [np.where(c.transposed_mma == other, x_rows, g.y.slice) * c.u * size / 16 for other in (0, 1)]
+    y_columns = g.y.tile / c.cluster_x
+    loads = [np.where(c.transposed_mma == other, x_rows, y_columns) * c.u * size / 16 for other in (0, 1)]
     return g.x.tile // _groups(c), g.y.tile, c.u, loads[0], loads[1]
 
 

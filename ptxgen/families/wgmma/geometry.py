@@ -71,7 +71,8 @@ class SideGeometry:
     kmajor: BoolOrColumn  #: True if K is contiguous
     box: IntOrColumn  #: contiguous elements of a TMA box
     rows: IntOrColumn  #: elements along this side that TMA loads
-    slice: IntOrColumn  #: what a block of a multicast loads: columns of Y, rows of X (elements of K if not K-major)
+    slice: IntOrColumn  #: what a block of a multicast loads: elements along this side, or of K
+    sliced_along_k: BoolOrColumn  #: True if the blocks of a multicast divide the depth of a stage
     bytes: IntOrColumn  #: bytes in a stage
     realigned: BoolOrColumn  #: True if math warpgroups realign it in shared memory
 
@@ -438,6 +439,16 @@ def prefetch_barriers(p: KernelProblem, c: Any) -> Any:
     return c.epilogue_buffers * (c.epilogue_smem == 1) * bool(p.sink.elementwise and operand_packing.boxed(p))
 
 
+def _slices_y_along_k(p: KernelProblem, c: Any, kmajor: Any, tile: Any) -> Any:
+    """True if the blocks of a multicast divide the depth of a stage of Y, not its columns: slices of columns would be
+    boxes narrower than those of the whole tile."""
+    if im2col(p) is not None or planes(p) > 1:
+        return where(kmajor, False, False)
+    blocks, most = np.maximum(c.cluster_x, 1), SPAN // factor_bytes(p)
+    narrow = widest(tile // blocks, most, COLUMNS) < widest(tile, most, COLUMNS)
+    return np.logical_not(kmajor) & narrow & (c.u % (COLUMNS * blocks) == 0)
+
+
 def _sides(p: KernelProblem, c: Any, images_x: Any, depth: Any) -> tuple[SideGeometry, SideGeometry, Any, Any]:
     """The geometry of X and of Y; the number of adjacent boxes of images; the 16-byte moves of a thread that realigns a
     stage. ``depth``: elements of K that a box loads."""
@@ -446,9 +457,12 @@ def _sides(p: KernelProblem, c: Any, images_x: Any, depth: Any) -> tuple[SideGeo
     a_kmajor, b_kmajor = kmajor(p, c)
     x_kmajor, y_kmajor = where(transposed, b_kmajor, a_kmajor), where(transposed, a_kmajor, b_kmajor)
     m, n = extents(p, c)
-    y_slice = y_tile // np.maximum(c.cluster_x, 1)
+    clustered = np.maximum(c.cluster_x, 1)
+    y_along_k = _slices_y_along_k(p, c, y_kmajor, y_tile)
+    y_slice = where(y_along_k, c.u, y_tile) // clustered
+    y_across = where(y_along_k, y_tile, y_slice)
     x_box = where(x_kmajor, depth, where(c.tma_rows > 0, c.tma_rows, min(ROWS, SPAN // size)))
-    y_box = where(y_kmajor, depth, widest(along(p, c, y_slice, np.logical_not(images_x)), SPAN // size, COLUMNS))
+    y_box = where(y_kmajor, depth, widest(along(p, c, y_across, np.logical_not(images_x)), SPAN // size, COLUMNS))
     x_rows = where(c.tma_rows > 0, c.tma_rows, x_tile)
     x_slice = where(x_kmajor, x_rows, c.u) // np.maximum(c.cluster_y, 1)
     halo, filter_depth = c.row_taps - 1, stage_depth(c)  # images have the depth of one tap
@@ -482,6 +496,7 @@ def _sides(p: KernelProblem, c: Any, images_x: Any, depth: Any) -> tuple[SideGeo
         box=x_box,
         rows=x_rows,
         slice=x_slice,
+        sliced_along_k=np.logical_not(x_kmajor),
         bytes=x_bytes,
         realigned=x_realigned,
     )
@@ -492,6 +507,7 @@ def _sides(p: KernelProblem, c: Any, images_x: Any, depth: Any) -> tuple[SideGeo
         box=y_box,
         rows=y_tile,
         slice=y_slice,
+        sliced_along_k=y_along_k,
         bytes=y_bytes,
         realigned=y_realigned,
     )

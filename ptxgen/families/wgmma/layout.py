@@ -129,7 +129,7 @@ class OperandPath:
         #: bytes of a row of a box, which its swizzle spans
         self.span = inner * size
         #: True if blocks slice the depth of a stage instead of the tile's extent; the register with the first slice
-        self.sliced_along_k = role == "x" and multicast is not None and not self.kmajor
+        self.sliced_along_k = multicast is not None and bool(side.sliced_along_k)
         self.slice_origin = "%k" if self.sliced_along_k else f"%{role}0"
         #: elements that one block loads along the sliced direction
         extent = int(side.slice if role == "y" or multicast else side.rows)

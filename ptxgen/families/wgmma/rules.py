@@ -373,13 +373,13 @@ RULES = (
         lambda p, c, g, d: (
             (g.y.tile % COLUMNS == 0)
             & _between(g.y.tile, COLUMNS, BOX_LIMIT)
-            & (g.y.slice * c.cluster_x == g.y.tile)
+            & (g.y.slice * c.cluster_x == np.where(g.y.sliced_along_k, c.u, g.y.tile))
             & (g.y.slice % COLUMNS == 0)
             & (g.y.kmajor | (g.y.box >= 2 * COLUMNS))
             & ((not p.element.int8) | (g.y.tile <= 32) | (g.y.tile % 16 == 0))
         ),
         "the tile has {g.y.tile} along the other side; it must be 8 to 256, a multiple of 8 per block of the cluster,"
-        " and of 16 if K is not contiguous, or for s8 above 32",
+        " and of 16 if K is not contiguous (of the tile, if blocks divide the depth), or for s8 above 32",
     ),
     Rule(
         "wgmma_accumulators",
