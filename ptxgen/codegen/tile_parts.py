@@ -51,7 +51,7 @@ def table_packing(plan: Plan) -> Packing | None:
     """The kernel that writes the descriptor table of a group, if the extents of items are on the device, or the list of
     the tiles of a join; else None."""
     if isinstance(plan.scheduler, ListedTiles):
-        return TileList(plan.problem, plan.entry, plan.batch, plan.config)
+        return TileList(plan.problem, plan.entry, plan.batch, plan.config.ml, plan.config.nl)
     if not isinstance(plan.scheduler, GroupedScheduler) or "offsets" not in plan.problem.arrays:
         return None
     return JaggedTable(plan.problem, plan.entry, plan.batch, plan.scheduler.table)

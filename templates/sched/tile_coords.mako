@@ -42,14 +42,19 @@ ${to_elements()}\
     sub.u32 %x0, %tile_index, %tile_base;
     add.u32 %x0, %x0, %group;
 % endif
+${in_cluster()}\
+    }
+${to_elements()}\
+</%def>
+
+## From the tile of a cluster to that of the block.
+<%def name="in_cluster()">
 % if plan.config.cluster_x > 1:
     mad.lo.u32 %x0, %x0, ${plan.config.cluster_x}, ${plan.y.multicast.rank};
 % endif
 % if plan.config.cluster_y > 1:
     mad.lo.u32 %y0, %y0, ${plan.config.cluster_y}, ${plan.x.multicast.rank};
 % endif
-    }
-${to_elements()}\
 </%def>
 
 <%def name="to_elements()">

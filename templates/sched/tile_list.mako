@@ -31,9 +31,9 @@ ${pdl.trigger_and_wait()}\
     and.b32 %lane, %thread, 31;
     shr.u32 %warp, %thread, 5;
     add.u32 %panels_m, %M, ${t.last_row};
-    div.u32 %panels_m, %panels_m, ${t.config.ml};
+    div.u32 %panels_m, %panels_m, ${t.ml};
     add.u32 %panels_n, %N, ${t.last_column};
-    div.u32 %panels_n, %panels_n, ${t.config.nl};
+    div.u32 %panels_n, %panels_n, ${t.nl};
     mov.u32 %total_tiles, 0;
     mov.u32 %panel, %thread;
     .pragma "nounroll";
@@ -42,9 +42,9 @@ PANELS:
     // the least and the greatest key of the rows; threads past the last panel read those of the last one
     sub.u32 %tmp0, %panels_m, 1;
     min.u32 %tmp0, %tmp0, %panel;
-    mul.lo.u32 %tmp0, %tmp0, ${t.config.ml};
+    mul.lo.u32 %tmp0, %tmp0, ${t.ml};
 ${key("%first_key", "%tmp0", rows, "%row_keys")}\
-    add.u32 %tmp0, %tmp0, ${t.config.ml};
+    add.u32 %tmp0, %tmp0, ${t.ml};
     min.u32 %tmp0, %tmp0, %M;
     sub.u32 %tmp0, %tmp0, 1;
 ${key("%last_key", "%tmp0", rows, "%row_keys")}\
@@ -59,7 +59,7 @@ SEARCH:
     max.u32 %half, %half, 1;
     sub.u32 %count, %count, %half;
     add.u32 %tmp0, %column, %half;
-    mul.lo.u32 %tmp0, %tmp0, ${t.config.nl};
+    mul.lo.u32 %tmp0, %tmp0, ${t.nl};
     min.u32 %tmp0, %tmp0, %N;
     sub.u32 %tmp0, %tmp0, 1;
 ${key("%key", "%tmp0", columns, "%column_keys")}\
@@ -67,7 +67,7 @@ ${key("%key", "%tmp0", columns, "%column_keys")}\
     @%below add.u32 %column, %column, %half;
     add.u32 %tmp0, %columns_end, %half;
     sub.u32 %tmp0, %tmp0, 1;
-    mul.lo.u32 %tmp0, %tmp0, ${t.config.nl};
+    mul.lo.u32 %tmp0, %tmp0, ${t.nl};
 ${key("%key", "%tmp0", columns, "%column_keys")}\
     setp.le.s64 %below, %key, %last_key;
     @%below add.u32 %columns_end, %columns_end, %half;

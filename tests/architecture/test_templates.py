@@ -25,7 +25,15 @@ TEMPLATES = ROOT / "templates"
 
 
 #: source -> plans a round, where few of them use one of the templates; OTHER of any other source
-ROUND = {"conv_depthwise": 40, "conv_wgmma": 16, "conv_wgmma_phased": 12, "wgmma": 12, "skinny": 6, "grouped_simt": 6}
+ROUND = {
+    "conv_depthwise": 40,
+    "conv_wgmma": 16,
+    "conv_wgmma_phased": 12,
+    "wgmma": 12,
+    "task_wgmma": 12,
+    "skinny": 6,
+    "grouped_simt": 6,
+}
 OTHER = 2
 ROUNDS = 12
 

@@ -71,7 +71,17 @@ def listed(rng: np.random.Generator, limit: int) -> Task:
     return Task(m, n, k, LAYOUTS[rng.integers(4)], dtype, text=body, capacity=capacity, sorted_keys=joins)
 
 
+#: the axes of the loop over the listed tiles of a join
+LISTED = {"persistent": 1, "listed_tiles": 1, "raster_group": 1} | dict.fromkeys(
+    ("splitk", "pdl", "operand_path_a", "operand_path_b", "resident_b", "stream_waves"), 0
+)
+
+
 def config(p: Task, d: Device, rng: np.random.Generator, threads: int = 1024) -> Config | None:
+    if p.sorted_keys and rng.random() < 0.7:
+        c = wgmma.config(p, d, rng, threads, kg=1, cluster_k=1, **LISTED)
+        if c is not None:
+            return c
     sliced = rng.random() < 0.4 and not lower(p).sink.has_workspace
     slices = {"kg": int(rng.integers(2, 5)), "persistent": 0} if sliced else {}
     return wgmma.config(p, d, rng, threads, **slices)

@@ -31,6 +31,16 @@ CONFIGS = {
         32,
         128,
     ),
+    "listed_multicast": (
+        "family=wgmma ml=16 nl=64 u=32 stages=2 cluster_x=2 cluster_y=2 transposed_mma=1 persistent=1 listed_tiles=1",
+        32,
+        128,
+    ),
+    "listed_pingpong": (
+        "family=wgmma ml=64 nl=32 u=32 stages=2 math_warpgroups=2 pingpong=1 persistent=1 listed_tiles=1",
+        64,
+        32,
+    ),
     "pingpong": ("family=wgmma ml=64 nl=32 u=32 stages=2 math_warpgroups=2 pingpong=1 persistent=1", 64, 32),
 }
 

@@ -225,6 +225,13 @@ GOLDEN = {
         "{reduce(k){accum+=A[k,i]*B[k,j];}accum>scalar0?C.add(accum,i,j);} capacity=100",
         "family=wgmma ml=128 nl=16 u=64 stages=2 math_warpgroups=2 pingpong=1 persistent=1",
     ),
+    "wgmma_listed_tiles": (
+        "h200",
+        "task 296,264,40 NN f16 text=A:f16[i,k];B:f16[k,j];input0:s32[i];input1:u8[j];accum:f32;"
+        "where(i,j)when(input0[i]==s32(input1[j])){reduce(k){accum+=f32(A[i,k])*f32(B[k,j]);}C[i]+=accum;}"
+        " sorted_keys=1",
+        "family=wgmma ml=64 nl=32 u=32 stages=2 vec_c=1 cluster_x=2 persistent=1 listed_tiles=1",
+    ),
     "wgmma_stream": (
         "h200",
         "gemm 328,136,2048 NT f16",

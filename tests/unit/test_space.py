@@ -1127,6 +1127,7 @@ def test_refinements_on_lists_have_shares_of_iterations(dtype, text):
     [
         ("f32", "ms=4 ns=4 ml=32 nl=32 kg=2 splitk=workspace raster_group=8"),
         ("f16", "family=mma ms=32 ns=32 ml=64 nl=64 u=32 vec_a=2 vec_b=2 raster_group=8"),
+        ("f16", "family=wgmma ml=64 nl=64 u=32 stages=3 cluster_k=2 kg=2 splitk=last_cta"),
     ],
 )
 def test_refinements_of_joins_list_tiles(dtype, text):
@@ -1164,7 +1165,7 @@ def test_refinements_of_wgmma_reach_every_axis():
     reached |= changed(lower(strided), scattered) & {"interleave_phases"}
     rows = Conv(8, 64, 16, 16, 64, 3, 3, padding=1, layout="NHWC", dtype="f16")
     reached |= changed(lower(rows), Config(family="wgmma", ml=64, nl=64, u=64, stages=3)) & {"row_taps"}
-    assert reached == set(wgmma.AXES) - {"promotion_buffers"}
+    assert reached == set(wgmma.AXES) - {"promotion_buffers", "listed_tiles"}
     deep = Config(family="wgmma", ml=64, nl=64, u=256, stages=3)
     assert "promotion_buffers" in changed(kernel(512, 512, 4096, "NT", "e4m3"), deep)
     near = configs(space.refinements(p, H200, staged))

@@ -426,6 +426,7 @@ def test_single_row_needs_no_pitch():
         ),
         (Gemm(64, 64, 4096, "NT", "f16"), "kg=4 splitk=flag_red", "wgmma_splitk"),
         (Gemm(64, 64, 64, "NT", "f16"), "pingpong=1", "wgmma_pingpong"),
+        (Gemm(64, 64, 64, "NT", "f16"), "listed_tiles=1", "wgmma_listed_tiles"),
         (Gemm(64, 64, 64, "NT", "f16"), "stream_waves=1", "wgmma_stream"),
         (Gemm(64, 64, 64, "NT", "f16", batch=2), "stream_waves=1 persistent=1", "wgmma_stream"),
         (Gemm(64, 64, 1 << 18, "NT", "s8"), "stream_waves=1 persistent=1", "wgmma_stream_k"),

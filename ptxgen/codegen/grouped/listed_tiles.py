@@ -74,17 +74,18 @@ class Keys(NamedTuple):
 
 @dataclass(frozen=True)
 class TileList(Packing):
-    """The kernel that makes the list, before the product. Each thread of its block has every ``THREADS``-th row
-    panel."""
+    """The kernel that makes the list, before the product. Each thread of its block has every ``THREADS``-th row panel.
+    ``ml``, ``nl``: rows and columns of a tile."""
 
-    config: Config
+    ml: int
+    nl: int
 
     template = "sched/tile_list.mako"
     HEADER, ENTRY, THREADS = HEADER, ENTRY, THREADS
     WARPS = THREADS // WARP
     warp_offsets = range(0, 4 * WARPS, 4)
-    last_row = Last("config.ml")
-    last_column = Last("config.nl")
+    last_row = Last("ml")
+    last_column = Last("nl")
 
     @cached_property
     def keys(self) -> tuple[Keys, Keys]:
@@ -96,7 +97,7 @@ class TileList(Packing):
         return rows, columns
 
     def allocate(self, p: KernelProblem, run: BatchRange, workspace: Allocator) -> Buffers:
-        panels = -(-p.m // self.config.ml)
+        panels = -(-p.m // self.ml)
         return Buffers({"tiles": workspace.claim(HEADER + ENTRY * panels, "tiles with pairs", ROW).offset})
 
     @property

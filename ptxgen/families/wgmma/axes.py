@@ -73,6 +73,7 @@ AXES = (
         "1: B stays in the stages for all tiles of a block, which loads it once; stages are a multiple of K iterations",
         refined=True,
     ),
+    common("listed_tiles", (0, 1)),
     common("operand_path_a", (0, 1, 2)),
     common("operand_path_b", (0, 1, 2)),
     switch(

@@ -22,6 +22,7 @@ from ptxgen.codegen.config.config import (
     Columns,
     Config,
 )
+from ptxgen.codegen.grouped.listed_tiles import lists_tiles
 from ptxgen.families.common.candidates import (
     NEUTRAL,
     FlatGrid,
@@ -241,6 +242,7 @@ class WgmmaSpace(TileSpace):
             ("interleave_phases",): [(n,) for n in self._interleaving(p)],
             ("row_taps",): [(n,) for n in self._row_taps(p)],
             ("promotion_buffers",): [(n,) for n in self._promotion_buffers(p)],
+            ("listed_tiles",): [(n,) for n in (0, 1)[: 1 + lists_tiles(p)]],
         }
         known = {name for names in joint for name in names}
         plain = {names: v for names, v in super().variables(p).items() if names[0] not in known}
@@ -506,6 +508,12 @@ class WgmmaSpace(TileSpace):
             v.update(persistent=1, pingpong=0, kg=1, cluster_k=1, resident_b=0, splitk=SPLIT_MEMSET)
         elif not v["persistent"] or v["pingpong"] or v["kg"] * v["cluster_k"] > 1 or v["resident_b"]:
             v["stream_waves"] = 0
+        if v["listed_tiles"]:
+            if "listed_tiles" in changes:
+                v.update(persistent=1, kg=1, cluster_k=1, splitk=SPLIT_MEMSET, stream_waves=0, resident_b=0, pdl=0)
+                v.update(raster_group=1, dsmem_completion=0, operand_path_a=0, operand_path_b=0)
+            elif not v["persistent"] or v["kg"] * v["cluster_k"] > 1 or v["resident_b"] or v["raster_group"] > 1:
+                v["listed_tiles"] = 0
         if v["persistent"] and "epilogue_aliases_ab" not in changes:
             v["epilogue_aliases_ab"] = 0
         if v["resident_b"]:  # the stages hold all of K once, or several times

@@ -6,6 +6,7 @@ from __future__ import annotations
 from ptxgen.codegen.config.config import PDL_WITHIN, Config
 from ptxgen.codegen.grouped.descriptor_table import DescriptorTable
 from ptxgen.codegen.grouped.jagged_table import JaggedTable
+from ptxgen.codegen.grouped.listed_tiles import TileList
 from ptxgen.codegen.launches.packing import Packing
 from ptxgen.codegen.launches.sink_kernels import AggregateKernels
 from ptxgen.codegen.parts.fused_ops import FusedOps
@@ -26,7 +27,7 @@ from ptxgen.families.wgmma.conv.tiled_wgrad import TiledWgradLoads, unpacked
 from ptxgen.families.wgmma.conv.wgrad_loads import ImageWgradLoads, WgradLoads
 from ptxgen.families.wgmma.geometry import COLUMNS, WgmmaGeometry, adjacent_rows
 from ptxgen.families.wgmma.grouped.loads import GroupedLoads
-from ptxgen.families.wgmma.grouped.scheduler import GroupedTileScheduler, cluster_tile
+from ptxgen.families.wgmma.grouped.scheduler import GroupedTileScheduler
 from ptxgen.families.wgmma.layout import Multicast, OperandPath
 from ptxgen.families.wgmma.matrix.block_scales import BlockScales, NoScales
 from ptxgen.families.wgmma.matrix.epilogue import Epilogue, c_barriers, takes_fragments
@@ -34,12 +35,13 @@ from ptxgen.families.wgmma.matrix.fragment_groups import FragmentGroups
 from ptxgen.families.wgmma.matrix.fragment_lists import FragmentLists
 from ptxgen.families.wgmma.matrix.fragment_states import FragmentReduceKernels, FragmentStates
 from ptxgen.families.wgmma.matrix.fragment_values import FRAGMENT, FragmentValues
+from ptxgen.families.wgmma.matrix.listed_scheduler import ListedTileScheduler
 from ptxgen.families.wgmma.matrix.loads import MatrixLoads
 from ptxgen.families.wgmma.matrix.mainloop import Mainloop, Pipeline, WeightStep
 from ptxgen.families.wgmma.matrix.parameters import MEANINGS, TmaParameters
 from ptxgen.families.wgmma.matrix.quantized_weights import FragmentScales, GroupScales, QuantizedLoads
 from ptxgen.families.wgmma.matrix.reduction import ClusterReduction, SplitKFixup
-from ptxgen.families.wgmma.matrix.scheduler import TileScheduler
+from ptxgen.families.wgmma.matrix.scheduler import TileScheduler, cluster_tile
 from ptxgen.families.wgmma.matrix.stream_scheduler import StreamFixup, StreamTileScheduler
 from ptxgen.families.wgmma.matrix.tensor_batch import TensorBatch
 from ptxgen.families.wgmma.operand_packing import TMA_ALIGNED, packs, realigns
@@ -128,9 +130,11 @@ class WgmmaPlan(Plan):
         mi, transposed = self.mainloop.mi, bool(c.transposed_mma)
         complete, columns = not self.reduction.stores_partials, int(g.reduction.owner_columns) // COLUMNS
         if c.epilogue_smem or (takes_fragments(sink) and complete):
-            self.values = FragmentValues(p, sm, FRAGMENT, c.ml, c.nl, mi=mi, transposed=transposed)
+            parts = (p, sm, FRAGMENT, c.ml, c.nl)
+            self.values = FragmentValues(*parts, mi=mi, transposed=transposed, skips=not c.listed_tiles)
         else:
-            self.values = ResultValues(p, sm, self.c.vec, c.ml, c.nl, preinitialises=True)
+            parts = (p, sm, self.c.vec, c.ml, c.nl)
+            self.values = ResultValues(*parts, preinitialises=True, skips=not c.listed_tiles)
         if isinstance(sink, RowReduce):
             self.states = FragmentStates(p, sm, 2 * mi, transposed=transposed)
             assert isinstance(self.values, FragmentValues)
@@ -199,6 +203,8 @@ class WgmmaPlan(Plan):
             return MergedPhaseScheduler(c, g, self.device, False)
         if c.stream_waves:
             return StreamTileScheduler(c, g, self.device, False)
+        if c.listed_tiles:
+            return ListedTileScheduler(c, g, self.device, False)
         if not grouped(p):
             return TileScheduler(c, g, self.device, self.batch.active)
         table = DescriptorTable(*cluster_tile(c), p.sink.arithmetic, p.sink.arrays)
@@ -232,6 +238,8 @@ class WgmmaPlan(Plan):
         common = (p, self.entry, self.batch)
         if isinstance(self.scheduler, GroupedTileScheduler):
             return JaggedTable(*common, self.scheduler.table)
+        if c.listed_tiles:
+            return TileList(*common, *cluster_tile(c))
         if im2col(p) is not None and any(im2col(p).copies):
             return ImagePacking(*common)
         if im2col(p) is None and bf16x3.planes(p) > 1:

@@ -465,6 +465,22 @@ RULES = (
         "persistent=1 with {g.slices} slices of K; it takes one",
     ),
     Rule(
+        "wgmma_listed_tiles",
+        lambda p, c, g, d: (
+            (c.listed_tiles == 0)
+            | (
+                (c.persistent == 1)
+                & (c.cluster_k == 1)
+                & (c.stream_waves == 0)
+                & (c.resident_b == 0)
+                & (g.math.planes == 1)
+            )
+        ),
+        "listed_tiles=1 with persistent={c.persistent}, cluster_k={c.cluster_k}, stream_waves={c.stream_waves},"
+        " resident_b={c.resident_b}: the loop over listed tiles takes persistent=1, cluster_k=1, stream_waves=0,"
+        " resident_b=0 and no bf16 planes",
+    ),
+    Rule(
         "wgmma_stream",
         lambda p, c, g, d: (c.stream_waves == 0) | _streams(p, c, d),
         "stream_waves={c.stream_waves} with persistent={c.persistent}, pingpong={c.pingpong}, {g.slices} slices of K,"

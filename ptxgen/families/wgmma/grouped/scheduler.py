@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ptxgen.codegen.config.config import Config
 from ptxgen.codegen.grouped.descriptor_table import HEADER, DescriptorTable
 from ptxgen.codegen.parts.parameters import Parameters
 from ptxgen.families.wgmma.axes import B_ONCE
@@ -51,15 +50,3 @@ class GroupedTileScheduler(TileScheduler):
         """If an item has at most this many rows, its loads of B have the policy evict_first; 0: all items have the same
         policy."""
         return int(self.table.ml) if self.config.l2_evict_first == B_ONCE else 0
-
-    @property
-    def counted_tile(self) -> str:
-        """The instruction that computes the cluster's tile, which the table counts, from the block's."""
-        ctas = self.config.cluster_x * self.config.cluster_y
-        return f"div.u32 %item_tile, %tile, {ctas};" if ctas > 1 else "mov.u32 %item_tile, %tile;"
-
-
-def cluster_tile(c: Config) -> tuple[int, int]:
-    """Rows and columns of C that the tiles of a cluster cover."""
-    along_m, along_n = (c.cluster_y, c.cluster_x) if c.transposed_mma else (c.cluster_x, c.cluster_y)
-    return c.ml * along_m, c.nl * along_n

@@ -56,8 +56,9 @@ class FragmentReduceKernels(RowReduceKernels):
 
     @property
     def fills(self) -> bool:
-        """True if the workspace is filled first, because tiles in which no pair is reduced are skipped."""
-        return self.values.reachable is not None
+        """True if the workspace is filled first, because tiles in which no pair is reduced are skipped, or not
+        listed."""
+        return self.values.reachable is not None or self.scheduler.some_tiles
 
     @property
     def warps(self) -> int:

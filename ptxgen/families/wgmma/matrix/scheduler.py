@@ -26,6 +26,8 @@ class TileScheduler(Part):
     device: Device
     batched: bool
 
+    some_tiles = False  #: True if blocks compute only the tiles of a list
+
     @property
     def template(self) -> str:
         return "sched/persistent.mako" if self.config.persistent else "sched/one_tile.mako"
@@ -160,5 +162,17 @@ class TileScheduler(Part):
     last_cluster_column = Last("cluster_columns")
 
     @property
+    def counted_tile(self) -> str:
+        """The instruction that computes the cluster's tile, which the table counts, from the block's."""
+        ctas = self.config.cluster_x * self.config.cluster_y
+        return f"div.u32 %item_tile, %tile, {ctas};" if ctas > 1 else "mov.u32 %item_tile, %tile;"
+
+    @property
     def skipped_register(self) -> str:
         return ", %skipped_iters" if self.config.pingpong else ""
+
+
+def cluster_tile(c: Config) -> tuple[int, int]:
+    """Rows and columns of C that the tiles of a cluster cover."""
+    along_m, along_n = (c.cluster_y, c.cluster_x) if c.transposed_mma else (c.cluster_x, c.cluster_y)
+    return c.ml * along_m, c.nl * along_n
