@@ -104,8 +104,7 @@ class Im2colDescriptor:
     them in place. ``tiled``: True for such a descriptor. Its first axis is contiguous, and ``pitches`` end with the
     pitch from channel to channel. In a tiled weight gradient, both operands have contiguous rows of equally many
     pixels, so K is contiguous; a stage has pixels of one row, and ``row`` is the pitch of the result gradients. In
-    other tiled products, the rows of a box are adjacent along the first axis. ``gathered``: True for a tiled descriptor
-    whose images no tensor map loads: threads gather the pixels, which may begin at any element.
+    other tiled products, the rows of a box are adjacent along the first axis.
 
     ``by_image``: True for a weight gradient whose result gradients are contiguous along the pixels of an image, with
     pitch ``row`` from filter to filter: K is contiguous, and a stage has pixels of one image.
@@ -141,7 +140,6 @@ class Im2colDescriptor:
     exact: bool = False
     unpacked: Im2colDescriptor | None = None
     tiled: bool = False
-    gathered: bool = False
     by_image: bool = False
     groups: bool = False
     blocks: tuple[int, int, int] | None = None
@@ -154,7 +152,7 @@ class Im2colDescriptor:
 
     @property
     def tiled_form(self) -> Im2colDescriptor | None:
-        """The descriptor of the same product whose images are loaded in place. None: there is none."""
+        """The descriptor of the same product whose images tiled tensor maps load in place. None: there is none."""
         return self if self.tiled else self.unpacked
 
     @property

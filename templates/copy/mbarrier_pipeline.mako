@@ -23,7 +23,7 @@
     prefetch.tensormap [%${name}];
 % endfor
 % for full, empty in pipe.barriers:
-    mbarrier.init.shared::cta.b64 [%bars+${full}], ${pipe.full_arrivals};
+    mbarrier.init.shared::cta.b64 [%bars+${full}], 1;
     mbarrier.init.shared::cta.b64 [%bars+${empty}], ${pipe.empty_arrivals};
 % endfor
 % for at, count in pipe.others:
@@ -53,7 +53,7 @@ INITIALISED:
     setmaxnreg.dec.sync.aligned.u32 ${plan.pipeline.setmaxnreg[0]};
 % endif
     elect.sync _|%elected, 0xffffffff;
-% if plan.pipeline.producer_warpgroup:
+% if plan.pipeline.setmaxnreg:
     setp.eq.and.u32 %elected, %warp, ${plan.pipeline.producer_warp}, %elected;
 % endif
 </%def>

@@ -1,10 +1,6 @@
 ## One thread loads whole stages: TMA writes swizzled boxes and reports their bytes to the full barrier of the stage.
 <%namespace name="constants" file="/ptx/constants.mako"/>
 <%namespace name="addr" file="/${context['plan'].loads.template}"/>
-<%def name="threads()">
-    @!%elected bra PRODUCER_DONE;
-</%def>
-
 <%def name="setup()">
 % if plan.config.l2_evict_first:
     // L2 evicts these loads first

@@ -7,7 +7,7 @@
 <%namespace name="sched" file="/${context['plan'].scheduler.template}"/>\
 <%namespace name="reachable" file="/sched/reachable_tiles.mako"/>\
 <%namespace name="turns" file="/${context['plan'].turns}"/>\
-<%namespace name="copy" file="/${context['plan'].loads.copies}"/>\
+<%namespace name="copy" file="/copy/tma.mako"/>\
 <%namespace name="math" file="/${context['plan'].mainloop.template}"/>\
 <%namespace name="sums" file="/${context['plan'].mainloop.accumulate}"/>\
 <%namespace name="scales" file="/${context['plan'].scales.template}"/>\
@@ -61,7 +61,7 @@ ${pipeline.initialise()}\
     @%p bra.uni CONSUMER;
 ${ptx.banner(f"producer: one thread of the last {pipe.producer_text} issues all TMA loads")}\
 ${pipeline.producer_setup()}\
-${copy.threads()}\
+    @!%elected bra PRODUCER_DONE;
 ${copy.setup()}\
 ${pdl.wait()}\
 ${sched.open("PRODUCER")}\

@@ -32,7 +32,6 @@ COMPLAINT = re.compile(r"C75\d\d|warning", re.I)
         (40, "conv_wgmma_row_taps"),
         (41, "conv_wgmma_tiled"),
         (42, "conv_wgmma_by_image"),
-        (49, "conv_wgmma_gathered"),
         (47, "conv_wgmma_groups"),
         (43, "task_wgmma"),
     ],

@@ -80,7 +80,6 @@ SOURCES: dict[str, CaseSource] = {
         conv_wgmma.INTERLEAVED,
         conv_wgmma.ROW_TAPS,
         conv_wgmma.TILED,
-        conv_wgmma.GATHERED,
         conv_wgmma.BY_IMAGE,
         *winograd.SOURCES,
     )

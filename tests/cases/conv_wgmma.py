@@ -287,18 +287,6 @@ def _if_unpacked(q: Conv) -> Conv | None:
     return q if x is not None and x.unpacked is not None else None
 
 
-def gathered(rng: np.random.Generator, limit: int, d: Device) -> Conv | None:
-    """A convolution in NCHW, or an input gradient, whose pixels a warpgroup gathers: rows, channels and starts of any
-    alignment."""
-    p = packed(rng, limit, d)
-    if p is None or p.direction == "weight_grad":
-        return None
-    narrow = {"dtype": "f16", "compute": "", "out": ""} if p.element.bytes == 4 else {}
-    q = replace(p, layout="NCHW", c=int(rng.integers(1, 80)), k=int(rng.integers(1, limit)), **narrow)
-    x = im2col_of(_if_unpacked(q)) if _if_unpacked(q) is not None else None
-    return q if x is not None and x.unpacked.gathered else None
-
-
 def by_image(rng: np.random.Generator, limit: int, d: Device) -> Conv | None:
     """A weight gradient in NCHW, in tf32, whose gradients of results are contiguous along the pixels of an image."""
     p = problem(rng, limit, d)
@@ -382,7 +370,6 @@ PACKED = RandomCases("conv_wgmma_packed", packed, config, limit=150, sms=wgmma.S
 INTERLEAVED = RandomCases("conv_wgmma_interleaved", interleaved, interleaving, limit=150, sms=wgmma.SMS)
 ROW_TAPS = RandomCases("conv_wgmma_row_taps", row_shared, sharing_rows, limit=150, sms=wgmma.SMS)
 TILED = RandomCases("conv_wgmma_tiled", tiled, unpacked, limit=150, sms=wgmma.SMS)
-GATHERED = RandomCases("conv_wgmma_gathered", gathered, unpacked, limit=150, sms=wgmma.SMS)
 BY_IMAGE = RandomCases("conv_wgmma_by_image", by_image, config, limit=150, sms=wgmma.SMS)
 GROUPS = RandomCases("conv_wgmma_groups", of_groups, config, limit=150, sms=wgmma.SMS)
 MERGED = RandomCases("conv_wgmma_merged", merged, config, limit=150, sms=wgmma.SMS)

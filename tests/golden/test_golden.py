@@ -545,11 +545,6 @@ GOLDEN = {
         "conv N=64,C=128,H=28,W=28,K=128,R=3,S=3,pad=1,stride=2 CHWN f16 direction=input_grad",
         "family=wgmma ml=128 nl=128 u=64 stages=4 math_warpgroups=2 pingpong=1 persistent=1 vec_c=2",
     ),
-    "wgmma_gathered_pixels": (
-        "h200",
-        "conv N=65,C=1024,H=14,W=14,K=512,R=1,S=1 NCHW f16",
-        "family=wgmma ml=128 nl=64 u=32 stages=6 transposed_mma=1 epilogue_smem=1 cluster_x=2",
-    ),
     "wgmma_rs_tf32": (
         "h200",
         "gemm 128,64,512 NT f32 compute=tf32",

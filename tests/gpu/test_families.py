@@ -42,7 +42,6 @@ FAMILIES = {
     "conv_wgmma_interleaved": (300, 300),
     "conv_wgmma_row_taps": (300, 400),
     "conv_wgmma_tiled": (300, 400),
-    "conv_wgmma_gathered": (300, 400),
     "conv_wgmma_by_image": (300, 400),
     "conv_wgmma_groups": (300, 400),
     "quantized_mma": (700, 500),

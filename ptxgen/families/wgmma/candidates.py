@@ -384,9 +384,7 @@ class WgmmaSpace(TileSpace):
         """The pairs (half waves, splitk) of the candidates. Slices that cannot wait for each other add to C or use the
         workspace."""
         many = SPLIT_MEMSET if reducible(p) else SPLIT_WORKSPACE
-        x = im2col(p)
-        in_place = x is not None and x.unpacked is not None and not x.unpacked.gathered
-        packed = any(operand_packing.packs_conv(p)) and not in_place
+        packed = any(operand_packing.packs_conv(p)) and (im2col(p) is None or im2col(p).unpacked is None)
         slices = SLICES_PLANES if planes(p) > 1 or packed else SLICES
         return [(waves, many if split == SPLIT_WORKSPACE else split) for waves, split in slices]
 

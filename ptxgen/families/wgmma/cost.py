@@ -19,7 +19,6 @@ TMA_STRADDLE = 0.85  #: additional share of the bytes if rows of an operand star
 TMA_NARROW = 0.5
 #: im2col: cycles per pixel in addition to its bytes; the latency of a load
 TMA_PIXEL, PIXEL_LATENCY = 1.4, 2400.0
-GATHER_BYTES = 20.0  #: bytes per cycle that a warpgroup gathers; predicted, not measured
 TMA_MULTICAST = 0.4  #: relative cost of bytes that other blocks of the cluster multicast
 WGMMA = 0.82  #: share of the data sheet's rate that kernels reach, because the clock drops under load
 WGMMA_ITERATION = 90.0  #: cycles of a K iteration besides its wgmma instructions

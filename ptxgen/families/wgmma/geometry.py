@@ -40,8 +40,6 @@ LOOP_REGISTERS = 38  #: registers per thread of the main loop besides the accumu
 PHASE_REGISTERS = 6  #: further registers if tiles are of phases: the address of C, and the pixels along each axis
 #: registers per thread that realigns operands: the most words in flight, and addresses
 REALIGN_WORDS, REALIGN_REGISTERS = 32, 24
-#: most elements that a producer thread loads while it stores as many, and its registers
-GATHER_BATCH, GATHER_REGISTERS = 32, 120
 EXCHANGE_REGISTERS = 16  #: registers per thread for scales that lanes exchange
 SPARE_REGISTERS = 4  #: registers of LOOP_REGISTERS that loops with scales do not use, unless lanes exchange the scales
 #: quantized weights: registers of a scale or zero point and its address; registers of LOOP_REGISTERS that loops with
@@ -192,15 +190,8 @@ def unit(p: KernelProblem, c: Any) -> Any:
     return np.minimum(c.u, widest_unit(p))
 
 
-def loads_gathered(p: KernelProblem, c: Any) -> Any:
-    """True if producer threads gather the pixels of images of a convolution."""
-    x = im2col(p) and im2col(p).tiled_form
-    return False if x is None or not x.gathered else loads_tiled(p, c)
-
-
 def loads_tiled(p: KernelProblem, c: Any) -> Any:
-    """True if the images of a convolution are loaded in place, where K is not contiguous: by tiled tensor maps, or
-    gathered."""
+    """True if tiled tensor maps load the images of a convolution in place."""
     if im2col(p) is None or im2col(p).unpacked is None:
         return im2col(p) is not None and im2col(p).tiled
     a, b = operand_packing.paths(im2col(p).unpacked)
@@ -270,10 +261,8 @@ def located_pixels(p: KernelProblem, c: Any) -> Any:
 
 def image_run(p: KernelProblem) -> int:
     """The number of contiguous elements of images if K is not contiguous: channels of a pixel, or pixels that tiled
-    maps load; 0 if pixels that are gathered need not be contiguous."""
+    maps load."""
     x = im2col(p)
-    if x.tiled_form is not None and x.tiled_form.gathered:
-        return 0
     return int(x.channels if x.wgrad or x.tiled_form is None else x.tiled_form.positions[0])
 
 
@@ -568,7 +557,6 @@ def _budget(p: KernelProblem, c: Any, m: MathGeometry, accumulators: Any, moves:
         + where(located_pixels(p, c), PHASE_REGISTERS, 0)
         + where(m.a_from_registers, FRAGMENTS * FRAGMENT * m.mi + 8, 0)
     )
-    mainloop = where(loads_gathered(p, c), np.maximum(mainloop, GATHER_REGISTERS), mainloop)
     mainloop = mainloop + _scale_regs(p, c, m.mi, y_tile) + _weight_regs(p, m)
     mainloop = mainloop + where(moves > 0, np.minimum(4 * moves, REALIGN_WORDS) + REALIGN_REGISTERS, 0)
     epilogue = _epilogue_regs(p, c, accumulators, moves)
@@ -643,7 +631,7 @@ def geometry(p: KernelProblem, c: Any) -> WgmmaGeometry:
         budget=budget,
         epilogue_bytes=epilogue_bytes,
         packed_bytes=packed_bytes,
-        threads=WARPGROUP * c.math_warpgroups + where(budget.setmaxnreg | loads_gathered(p, c), WARPGROUP, WARP),
+        threads=WARPGROUP * c.math_warpgroups + where(budget.setmaxnreg, WARPGROUP, WARP),
         registers=where(budget.setmaxnreg, budget.equal, budget.mainloop),
         shared=(pipeline_bytes + barrier_bytes)
         + (reduction.dsmem_bytes + own_epilogue_bytes),  # few operations on grids

@@ -22,7 +22,6 @@ from ptxgen.families.wgmma.geometry import (
     STREAM_LEAST,
     WgmmaGeometry,
     length,
-    loads_gathered,
     loads_tiled,
     located_pixels,
     phase_count,
@@ -149,8 +148,8 @@ def _scaling(p: KernelProblem, c: Columns, g: WgmmaGeometry) -> Any:
 
 
 def _im2col_bytes(p: KernelProblem, c: Columns, g: WgmmaGeometry, moved_x: Any, moved_y: Any) -> tuple[Any, Any]:
-    """The bytes that TMA loads. An im2col load goes pixel by pixel, narrow rows of tiled boxes are slow, and threads
-    that gather are slower than TMA; all are expressed as more bytes."""
+    """The bytes that TMA loads. An im2col load goes pixel by pixel, and narrow rows of tiled boxes are slow; both are
+    expressed as more bytes."""
     assert im2col(p) is not None
     size = p.element.bytes
     images_x = g.images_x
@@ -162,7 +161,6 @@ def _im2col_bytes(p: KernelProblem, c: Columns, g: WgmmaGeometry, moved_x: Any, 
     width = box if im2col(p).wgrad else g.pipeline.unit * size
     narrow = 0 if im2col(p).wgrad else cost.TMA_NARROW * (SPAN / np.maximum(box, 1) - 1)
     slower = np.where(tiled, 1 + narrow, 1 + cost.TMA_PIXEL * cost.TMA_BYTES / np.maximum(width, 1))
-    slower = np.where(loads_gathered(p, c), cost.TMA_BYTES / cost.GATHER_BYTES, slower)
     return np.where(images_x, moved_x * slower, moved_x), np.where(images_x, moved_y, moved_y * slower)
 
 

@@ -17,7 +17,6 @@ from ptxgen.codegen.plan import Plan
 from ptxgen.codegen.source import Launch
 from ptxgen.families.wgmma import bf16x3, grouped_rows
 from ptxgen.families.wgmma.c_runs import RunAddressing
-from ptxgen.families.wgmma.conv.gathered_images import GatheredLoads
 from ptxgen.families.wgmma.conv.im2col_loads import Im2colLoads
 from ptxgen.families.wgmma.conv.phase_images import PhaseInterleaving, stores_by_phase
 from ptxgen.families.wgmma.conv.phases import MergedPhaseScheduler, PhaseBatch, PhasedLoads, PhaseScheduler
@@ -105,7 +104,7 @@ class WgmmaPlan(Plan):
         if isinstance(p.sink, ValueSink):
             self._compose_values(p.sink)
         self.epilogue: Epilogue = Epilogue(c, self.arithmetic, self.reduction, self.c, p, g, m, self.fixup.sums)
-        self.pipeline = Pipeline(c, g, m.a_from_registers, m.promotes, c_barriers(p, c), loads.gathers)
+        self.pipeline = Pipeline(c, g, m.a_from_registers, m.promotes, c_barriers(p, c))
         self.c_kernels = self._c_kernels(self.scheduler)
         if c.interleave_phases:
             common = (self.reduction, self.arithmetic, self.batch, self.c, self.scheduler)
@@ -228,8 +227,6 @@ class WgmmaPlan(Plan):
         if im2col(p).by_image:
             return ImageWgradLoads(p, self.config, self.geometry, False)
         classes = (TiledLoads, TiledPhasedLoads) if im2col(p).tiled else (Im2colLoads, PhasedLoads)
-        if im2col(p).gathered:
-            return GatheredLoads(p, self.config, self.geometry, False)
         loads_class = WgradLoads if im2col(p).wgrad else classes[bool(im2col(p).phases)]
         return loads_class(p, self.config, self.geometry, p.batch != 1)
 
@@ -264,21 +261,6 @@ class WgmmaPlan(Plan):
         return self.x if self.x.name == descriptor.side else self.y
 
     @property
-    def filters(self) -> OperandPath:
-        """The path of the operand of a convolution that is not its images."""
-        return self.y if self.images is self.x else self.x
-
-    @property
-    def filter_base(self) -> str:
-        """The register with the place in a stage for the slice of the filters."""
-        return self.slice_bases[self.filters is self.y]
-
-    @property
-    def row_extent(self) -> dict[str, str]:
-        """Role of an operand -> the register with the extent of C along it."""
-        return {"x": self.scheduler.x_extent, "y": self.scheduler.y_extent}
-
-    @property
     def directives(self) -> list[str]:
         cluster = []
         if self.pipeline.clustered:
@@ -292,7 +274,6 @@ class WgmmaPlan(Plan):
     def access_bytes(self) -> tuple[int, int, int]:
         p, c = self.problem, self.config
         copied = {name: packs(c, name) or realigns(c, name) or bf16x3.planes(p) > 1 for name in "ab"}
-        copied |= {x.name: True for x in (self.x, self.y) if not x.map_count}
         a, b = (p.element.bytes if copied[name] else TMA_ALIGNED for name in "ab")
         return a, b, self._stored_bytes
 
@@ -317,7 +298,6 @@ class WgmmaPlan(Plan):
             c = "16 bytes of many rows" if self.epilogue.phased else c
         a, b = (self.x, self.y) if self.x.name == "a" else (self.y, self.x)
         boxes = f"TMA loads boxes of {self.loads.box_text(a)} elements of A, {self.loads.box_text(b)} of B"
-        boxes = boxes.replace("TMA loads", "threads and TMA load") if self.loads.gathers else boxes
         return f"{boxes}; C is stored in {c}{self.packing.summary}"
 
     @property

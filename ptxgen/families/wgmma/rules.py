@@ -29,7 +29,6 @@ from ptxgen.families.wgmma.geometry import (
     WgmmaGeometry,
     adjacent_rows,
     image_run,
-    loads_gathered,
     loads_tiled,
     located_pixels,
     prefetch_barriers,
@@ -47,7 +46,6 @@ from ptxgen.problem.device import Device
 MOST_OF_THREE = 200
 #: most pixel coordinates, and most units of K, that a producer thread with PRODUCER registers can hold
 COORDINATES, UNITS = 9, 4
-MOST_GATHERED = 1 << 13  #: most elements of images that a warpgroup gathers for a stage
 BOX_LIMIT = 256  #: most elements of a side of a box
 WORKSPACE_LIMIT = 1 << 36  #: most bytes of planes and partial sums
 
@@ -555,25 +553,6 @@ RULES = (
         "row_taps={c.row_taps}, M={p.m}, ldc={p.outputs[0].access.ld}: offsets in C must be below 2^31 elements, and"
         " the corners of an"
         " im2col map include the halo",
-    ),
-    Rule(
-        "wgmma_gathered",
-        lambda p, c, g, d: (
-            np.logical_not(loads_gathered(p, c))
-            | (
-                np.logical_not(g.budget.setmaxnreg)
-                & (np.where(g.images_x, g.x.tile, g.y.tile) * c.u <= MOST_GATHERED)
-                & (np.where(g.images_x, c.cluster_y, c.cluster_x) == 1)
-                & (c.row_taps == 1)
-                & (c.tma_rows == 0)
-                & (c.resident_b == 0)
-            )
-        ),
-        "about {g.budget.mainloop} registers per thread and {g.budget.epilogue} for the epilogue, tile {c.ml} x {c.nl},"
-        " u={c.u}, cluster_x={c.cluster_x}, cluster_y={c.cluster_y}, row_taps={c.row_taps}, tma_rows={c.tma_rows},"
-        " resident_b={c.resident_b}: images in NCHW that are not packed (operand_path=direct) are gathered by a"
-        " warpgroup: without setmaxnreg, multicast of images, row_taps, tma_rows or resident_b, and up to 8192"
-        " elements a stage",
     ),
     Rule(
         "wgmma_resident_b",

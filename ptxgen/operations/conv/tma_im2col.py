@@ -27,7 +27,6 @@ COPIED = (2, 4)  #: element sizes that packing kernels support, in bytes
 DIGITS = 3  #: the most digits of a row number of a copy
 TILED_CHANNELS = 8  #: channels must be a multiple of this if tiles of C may have several taps in tiled boxes
 INTERLEAVED = 4  #: the largest stride along a row of C whose phases a kernel interleaves
-GATHERED = 2  #: element size in bytes of images whose pixels threads gather
 OFFSETS = 1 << 31  #: offsets in elements are below this limit
 #: element size in bytes -> rows of the smallest box of images that are contiguous along the rows of the GEMM. With four
 #: bytes, A comes from registers
@@ -105,34 +104,8 @@ def im2col_of(v: Conv, c: ImplicitOperand) -> Im2colDescriptor | None:
         return replace(im2col.merge_row_taps(v.element.bytes), unpacked=_unpacked(v, im2col))
     if v.direction == "forward":
         direct = replace(im2col, extents=whole, steps=of(v.strides, 1))
-        return replace(im2col.merge_row_taps(v.element.bytes), unpacked=_direct_images(v, direct))
-    return replace(im2col, unpacked=_direct_images(v, im2col))
-
-
-def _direct_images(v: Conv, im2col: Im2colDescriptor) -> Im2colDescriptor | None:
-    """The descriptor of a convolution or an input gradient whose images are not packed. ``im2col``: the descriptor with
-    packed images. None: there is none."""
-    return _gathered_images(v, im2col) if v.layout == "NCHW" else _tiled_images(v, im2col)
-
-
-def _gathered_images(v: Conv, im2col: Im2colDescriptor) -> Im2colDescriptor | None:
-    """The descriptor of a convolution or an input gradient in NCHW whose images are not packed: threads gather pixels.
-    ``im2col``: the descriptor with packed images. None: elements do not have two bytes, or there are phases."""
-    if v.element.bytes != GATHERED or 0 in (v.n, v.c, v.k) or im2col.phases:
-        return None
-    return replace(
-        im2col,
-        layout=_along_rows(im2col),
-        pitches=packed(1, im2col.extents),
-        copies=(None, im2col.copies[1]),
-        tiled=True,
-        gathered=True,
-    )
-
-
-def _along_rows(im2col: Im2colDescriptor) -> str:
-    """The layout of the GEMM if images are contiguous along its rows."""
-    return im2col.layout[0] + "N" if im2col.side == "b" else "T" + im2col.layout[1]
+        return replace(im2col.merge_row_taps(v.element.bytes), unpacked=_tiled_images(v, direct))
+    return replace(im2col, unpacked=_tiled_images(v, im2col))
 
 
 def _tiled_images(v: Conv, im2col: Im2colDescriptor) -> Im2colDescriptor | None:
@@ -144,8 +117,9 @@ def _tiled_images(v: Conv, im2col: Im2colDescriptor) -> Im2colDescriptor | None:
         return None
     if v.n % BOX_ROWS[v.element.bytes]:
         return None
+    layout = im2col.layout[0] + "N" if im2col.side == "b" else "T" + im2col.layout[1]
     pitches, copies = packed(1, im2col.extents), (None, im2col.copies[1])
-    return replace(im2col, layout=_along_rows(im2col), pitches=pitches, copies=copies, tiled=True)
+    return replace(im2col, layout=layout, pitches=pitches, copies=copies, tiled=True)
 
 
 def _unpacked(v: Conv, im2col: Im2colDescriptor) -> Im2colDescriptor | None:

@@ -30,8 +30,6 @@ class MatrixLoads(Part):
     batched: bool
 
     template = "addr/tensormap.mako"
-    copies = "copy/tma.mako"  #: the template file that fills stages
-    gathers = False  #: True if all threads of the producer warpgroup load
     units = 1  #: number of units of K in a stage; each unit has coordinates of its own
 
     last_unit = Last("units")

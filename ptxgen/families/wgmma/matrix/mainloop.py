@@ -406,7 +406,6 @@ class Pipeline(Part):
     a_from_registers: bool
     promotes: bool
     c_barriers: int  #: mbarriers of the epilogue, for each warpgroup
-    gathers: bool = False  #: True if all threads of the producer warpgroup fill a stage
 
     @property
     def stages(self) -> int:
@@ -438,18 +437,8 @@ class Pipeline(Part):
         return "warp" if self.a_from_registers else "warpgroup"
 
     @property
-    def producer_warpgroup(self) -> bool:
-        """True if the producer is a warpgroup, not a warp."""
-        return self.gathers or self.setmaxnreg is not None
-
-    @property
     def producer_text(self) -> str:
-        return "warpgroup" if self.producer_warpgroup else "warp"
-
-    @property
-    def full_arrivals(self) -> int:
-        """The number of arrivals that fill a stage: of the thread that issues TMA loads, and of those that gather."""
-        return 1 + WARPGROUP * self.gathers
+        return "warpgroup" if self.setmaxnreg else "warp"
 
     last_multicast_cta = Last("multicast_ctas")
 

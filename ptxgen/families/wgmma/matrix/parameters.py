@@ -45,8 +45,6 @@ MEANINGS = {
     "channels|taps|units_per_tap": "channels, taps of a filter, boxes of channels of a tap",
     "(positions|lower_corner|stride|taps|filter_extent|dilation)[0-2]": "along an axis, 0 the innermost: results, first"
     " coordinate, stride, taps, extent of the dilated filter, dilation",
-    "image_(extent|pitch)[0-2]": "pixels of an image along an axis, elements from one to the next",
-    "channel_pitch|image_channels": "elements from a channel of an image to the next, channels",
     "stages_per_(image|row)|image_pixels": "iterations of the K loop along an image or a row, pixels of an image",
     "(image_)?step_(rows|columns)[0-2]?": "elements from one row or column of C to the next, along an axis or in a run",
     "(magic|shift)_(group_rows|group_columns|item_columns)": "divide by the filters or channels of a group, by those of"
@@ -77,8 +75,7 @@ class TmaParameters(KernelParameters):
     @property
     def maps(self) -> list[str]:
         """The names of the tensor maps, in the order of the parameters."""
-        loaded = [f"map_{x.role}" for x in (self.x, self.y) if x.map_count]
-        return [*loaded, *self.epilogue.maps]
+        return ["map_x", "map_y", *self.epilogue.maps]
 
     @property
     def realigns(self) -> bool:
