@@ -15,6 +15,7 @@ from ptxgen.problem.device import device
 from ptxgen.runtime.check import check
 from ptxgen.runtime.emulated import EmulatedDriver
 from ptxgen.runtime.runner import Runner
+from ptxgen.tuning.selection import require
 
 H200 = device("h200")
 HEAD = "A:{0}[i,k];B:{0}[k,j];g:s32[i];h:u8[j];"
@@ -91,6 +92,13 @@ KEYS = {
     "skewed": (*(np.sort(np.random.default_rng(4).zipf(1.5, n) % 200) for n in (70, 50)), (COLUMNS, LIST)),
     "gaps": (np.arange(70) // 20 * 20, np.arange(50) // 9 * 9, (ROWS, COLUMNS)),
 }
+
+
+def test_untuned_joins_loop_over_the_list() -> None:
+    for m, k in ((4096, 256), (65536, 64)):
+        p = Task(m, m, k, text=f"{HEAD.format('f32')}where(i,j)when(g[i]==h[j]){PRODUCT}", sorted_keys=True)
+        assert require(p, H200)[0].config.listed_tiles == 1
+        assert require(replace(p, sorted_keys=False), H200)[0].config.listed_tiles == 0
 
 
 @pytest.mark.parametrize("name", KEYS)

@@ -103,6 +103,10 @@ class MultistageSpace(TileSpace):
         for kl in self.axes["kl"]:  # exchange thread groups of a block for slices of the grid
             yield {"kl": kl, "kg": max(1, config.kg * config.kl // kl)}
 
+    def balanced(self, p: KernelProblem, config: Config) -> dict[str, int]:
+        """A join loops over the tiles that have pairs."""
+        return {"listed_tiles": 1} if lists_tiles(p) and "listed_tiles" in self.axes else {}
+
     def with_dependent_axes(self, p: KernelProblem, config: Config, changes: dict[str, int]) -> list[Config]:
         """Sets axes that follow from the changes: ``splitk`` for several K slices, which exclude ``stream_k``;
         ``deferred_sts`` to 0 if no operand is copied through registers."""

@@ -482,7 +482,9 @@ class WgmmaSpace(TileSpace):
     def balanced(self, p: KernelProblem, config: Config) -> dict[str, int]:
         """Changes to kernels with one tile per block, whose blocks start when others have ended. The tiles of a
         persistent block are far from one another, and the share of skipped tiles differs: at 8192 the busiest block has
-        10, the mean is 8.0."""
+        10, the mean is 8.0. The blocks of a join loop over the tiles that have pairs."""
+        if lists_tiles(p):
+            return {"listed_tiles": 1}
         return {"persistent": 0} if p.mirrored and config.persistent and not config.pingpong else {}
 
     def with_dependent_axes(self, p: KernelProblem, config: Config, changes: dict[str, int]) -> list[Config]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from ptxgen.codegen.config.config import Columns, Config
+from ptxgen.codegen.grouped.listed_tiles import lists_tiles
 from ptxgen.errors import CorruptError
 from ptxgen.families.common import rules, space
 from ptxgen.lowering.kernel_problem import KernelProblem
@@ -201,10 +202,13 @@ class Ranking:
         from ptxgen.tuning.model.model import order_of_choices
 
         model = model_of_problem(problem, device, request.own_model)
-        search = model.search(problem, device, request.k)
+        listed = lists_tiles(request.lowered)
+        search = model.search(problem, device, max(RANKED, request.k) if listed else request.k)
         origin = "model" if model.trained else "analytic"
         trained_on = model.measured_on if model.measured_on != device.name else ""
         ranked = [Choice(c, origin, us, trained_on) for c, us in search.best]
+        if listed:  # the models were trained on kernels that start a block for each tile
+            ranked = _fitted(request, ranked) or ranked
         known = [] if request.rank_only else _nearest_seeds(request)
         predicted = model.predict(problem, Columns.of([c.config for c in known]), search.scale) if known else ()
         scaled = [c._replace(us=float(us)) for c, us in zip(known, predicted, strict=True)]
