@@ -43,10 +43,10 @@ class TileGeometry(Geometry):
     tiles: IntOrColumn  #: tiles of C of all batch items
     slice_k: IntOrColumn  #: elements of K per slice
     slices: IntOrColumn  #: slices of K that are not empty
-    c_via_smem: BoolOrColumn  #: whether the epilogue stores C through shared memory
+    c_via_smem: BoolOrColumn  #: True if the epilogue stores C through shared memory
     c_row_pitch: IntOrColumn  #: elements from one row of C to the next in shared memory
     sum_bytes: int  #: bytes of an accumulator in shared memory and in the workspace
-    stores_boxes: BoolOrColumn = False  #: whether C is stored in boxes, which have pairs of columns whatever vec_c is
+    stores_boxes: BoolOrColumn = False  #: True if C is stored in boxes, which have pairs of columns for any vec_c
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)

@@ -33,8 +33,8 @@ class Epilogue(Part):
 
     template = ""
     via_smem = False  #: True if sums are stored through shared memory
-    pack_8bit = False  #: whether packed pairs of 8-bit results are collected in registers and stored by one access
-    computes_oob = False  #: whether threads compute sums outside C too (only their stores are guarded)
+    pack_8bit = False  #: True if packed pairs of 8-bit results are collected in registers and stored by one access
+    computes_oob = False  #: True if threads compute sums outside C, too; only their stores are guarded
 
     @property
     def store_op(self) -> str:
