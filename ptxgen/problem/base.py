@@ -111,7 +111,6 @@ class ProblemBase:
     GATED: ClassVar[bool] = False  #: True if the epilogue may have a gated activation
     STORES_SUMS: ClassVar[bool] = False  #: True if the epilogue may store the sums
     COMPLEX: ClassVar[bool] = False  #: True if A, B and C may be complex
-    COUNTS_PADDING: ClassVar[bool] = False  #: True if ``flops`` and ``bytes`` count work that a kernel may skip
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
     layout: str
     dtype: str
@@ -151,6 +150,11 @@ class ProblemBase:
         for all others."""
         given = {name: getattr(self, name) for name in (*self.SHAPE, "layout", "dtype")}
         return given, type(self)(**given)
+
+    @property
+    def skipped(self) -> str:
+        """What kernels may skip of the work that ``flops`` and ``bytes`` count: terms, results, or empty: nothing."""
+        return ""
 
     @property
     def product_roundoff(self) -> float:

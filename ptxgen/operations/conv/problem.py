@@ -104,7 +104,6 @@ class Conv(ProblemBase):
     SHAPE_EXAMPLE = "N=16,C=32,..."
     SHAPE_FORM = "N=,C=,H=,W=,K=,R=,S=[,D=,T=,stride=,pad=,dilation=,groups=]"
     CODE_OPTIONS = ("filters", "direction", "compute", "out", "epilogue")
-    COUNTS_PADDING = True
 
     @classmethod
     def epilogue_rows(cls) -> tuple[tuple[str, ...], ...]:
@@ -183,6 +182,10 @@ class Conv(ProblemBase):
         extents = self.extents("w")
         same = (name for name in (FILTERS[self.layout], *FILTERS.values()) if order(name) == order(self.filters))
         object.__setattr__(self, "filters", next(same))
+
+    @property
+    def skipped(self) -> str:
+        return "terms"  # padding
 
     @property
     def problem_class(self) -> str:

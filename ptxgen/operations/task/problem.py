@@ -175,6 +175,10 @@ class Task(Gemm):
         return self.roles.one_array
 
     @property
+    def skipped(self) -> str:
+        return "results" if self.sorted_keys else ""
+
+    @property
     def flops(self) -> int:
         return self.batch * self.m * (self.m + 1) * self.k if self.mirrored else super().flops
 

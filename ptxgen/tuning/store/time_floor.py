@@ -22,17 +22,18 @@ def time_floor(problem: Problem, device: str, clock: str) -> float:
     """The lower bound, in microseconds, for ``problem``: a quarter of the roofline time, at least ``MIN_LAUNCH_US``.
 
     For a convolution only the stores of results count, because a kernel may skip padding and pixels that no window
-    covers. For devices without built-in data the bound is ``MIN_LAUNCH_US``, for the clock ``model`` it is
-    ``MIN_MODEL_US``.
+    covers; for a join in the order of keys, nothing, because most pairs may have no result. For devices without
+    built-in data the bound is ``MIN_LAUNCH_US``, for the clock ``model`` it is ``MIN_MODEL_US``.
     """
     row = DEVICES.get(device)
     if clock != "hardware":
         return MIN_MODEL_US
     if row is None:
         return MIN_LAUNCH_US
-    if not problem.COUNTS_PADDING:
+    if not problem.skipped:
         return max(MIN_LAUNCH_US, roofline_us(lower(problem), row) / 4)
-    return max(MIN_LAUNCH_US, float(lower(problem).results * lower(problem).output.bytes) / (row.bandwidth * 1e3) / 4)
+    stored = 0 if problem.skipped == "results" else lower(problem).results * lower(problem).output.bytes
+    return max(MIN_LAUNCH_US, float(stored) / (row.bandwidth * 1e3) / 4)
 
 
 def require_possible(path: Path, measurements: Iterable[Measurement]) -> Iterator[Measurement]:
