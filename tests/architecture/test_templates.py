@@ -30,7 +30,7 @@ ROUND = {
     "conv_wgmma": 16,
     "conv_wgmma_phased": 12,
     "wgmma": 12,
-    "task_wgmma": 12,
+    "task_wgmma": 16,
     "skinny": 6,
     "grouped_simt": 6,
 }
