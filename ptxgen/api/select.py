@@ -9,7 +9,7 @@ from ptxgen.api.plans import CallPlan
 from ptxgen.arguments import shown
 from ptxgen.errors import InputError
 from ptxgen.operations.task.tracing import functions
-from ptxgen.operations.task.tracing.operands import Reduced
+from ptxgen.operations.task.tracing.operands import Reduced, Traced
 from ptxgen.problem import device as devices
 from ptxgen.problem.registry import Problem
 from ptxgen.tuning.selection import Selection, require
@@ -37,7 +37,7 @@ def select(subject: Any, /, *values: Any, device: str | None = None) -> Selectio
     kernel computes the problem on the device. TaskError: the list has no values.
     """
     if not isinstance(subject, Problem):
-        if device is not None or not values:
+        if device is not None or not (values or isinstance(subject, Traced)):
             raise InputError(
                 f"the first argument is {shown(subject)}; it must be a problem, as ptxgen.Gemm(2560, 16, 2560), or the "
                 "condition of a list, as in ptxgen.select(condition, c, i, j)"

@@ -12,7 +12,9 @@ ${groups.begin()}\
 ## The zero points and the scales of the group that begins.
 <%def name="begin_zero_points()">
 ${groups.begin_zero_points()}\
-${groups.convert_scales()}\
+% for scale, loaded in plan.scales.loaded:
+    mov.b32 ${scale}, {${loaded}, ${loaded}};
+% endfor
 % if plan.scales.ends_within_stage:
     // past the end of K activations are zero, and so are scales
     setp.gt.u32 %p, %group, %last_group;

@@ -27,15 +27,12 @@ from ptxgen.codegen.registers import load_type
 from ptxgen.codegen.source import Step
 from ptxgen.codegen.vectorized import WARP, Last, integer
 from ptxgen.lowering.kernel_problem import KernelProblem
-from ptxgen.lowering.row_reduce import RowReduce
-from ptxgen.lowering.sink import ValueSink
 from ptxgen.problem.device import Device
 from ptxgen.problem.dtypes import dtype
 
 HEADER = 16  #: bytes before the entries: the number of tiles in the list
 ENTRY = 8  #: bytes of an entry: the number of tiles of the row panels before, the first column panel
 THREADS = 1024  #: threads of the block that makes the list
-REGISTERS = 8  #: registers that the tile loop adds
 
 
 @dataclass(frozen=True)
@@ -111,12 +108,3 @@ class TileList(Packing):
     def steps(self, launched: Launched) -> tuple[Step, ...]:
         arguments = self.parameter_list.arguments(launched)
         return (Step(f"{self.entry}_tiles", (1, 1, 1), (THREADS, 1, 1), 4 * self.WARPS, arguments),)
-
-
-def lists_tiles(p: KernelProblem) -> bool:
-    """True if the pairs of a problem are those of equal keys that ascend along rows and along columns, and tiles
-    without a pair store nothing but states of no value."""
-    sink = p.sink
-    if not isinstance(sink, ValueSink) or (sink.has_workspace and not isinstance(sink, RowReduce)):
-        return False
-    return len(sink.ascending) > 1 and not sink.mirrored and p.batch == 1

@@ -12,12 +12,14 @@ from typing import Any
 import numpy as np
 
 from ptxgen.codegen.geometry import Geometry
-from ptxgen.codegen.grouped.listed_tiles import REGISTERS, lists_tiles
 from ptxgen.codegen.grouped.scheduler import GROUPED_REGISTERS, GROUPED_SHARED
 from ptxgen.codegen.vectorized import SECTOR, WARP, ceil_div, register_cap, where
 from ptxgen.families import registry
 from ptxgen.lowering.descriptor_table import grouped
 from ptxgen.lowering.kernel_problem import KernelProblem
+from ptxgen.lowering.tile_lists import lists_tiles
+
+LISTED_REGISTERS = 8  #: registers that the loop over listed tiles adds
 
 
 def geometry(p: KernelProblem, c: Any) -> Any:
@@ -25,7 +27,7 @@ def geometry(p: KernelProblem, c: Any) -> Any:
     family = registry.of(c)
     g = family.geometry(family.form(p), c)
     if not grouped(p):
-        return replace(g, registers=g.registers + REGISTERS * c.listed_tiles) if lists_tiles(p) else g
+        return replace(g, registers=g.registers + LISTED_REGISTERS * c.listed_tiles) if lists_tiles(p) else g
     # the tile loop keeps the number of the next tile in shared memory, and addresses and counts in registers
     return replace(g, shared=g.shared + GROUPED_SHARED, registers=g.registers + GROUPED_REGISTERS)
 

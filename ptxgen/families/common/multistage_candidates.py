@@ -7,7 +7,6 @@ from collections.abc import Iterator
 import numpy as np
 
 from ptxgen.codegen.config.config import SPLIT_MEMSET, Columns, Config
-from ptxgen.codegen.grouped.listed_tiles import lists_tiles
 from ptxgen.families.common.candidates import (
     FlatGrid,
     Grid,
@@ -22,6 +21,7 @@ from ptxgen.families.common.geometry import LazyGeometry, geometry
 from ptxgen.families.common.tile_candidates import TileSpace
 from ptxgen.lowering.descriptor_table import grouped
 from ptxgen.lowering.kernel_problem import KernelProblem
+from ptxgen.lowering.tile_lists import lists_tiles
 from ptxgen.problem.device import Device
 
 THIN = 512  #: for a smaller K, stores of C bypass the caches, because C is most of the memory traffic

@@ -17,7 +17,6 @@ from ptxgen.codegen.config.axes import BOUNDS_NONE, DIRECT, SPLIT_LAST_CTA, SPLI
 from ptxgen.codegen.config.config import Columns, Config
 from ptxgen.codegen.config.rule import Rule
 from ptxgen.codegen.geometry import Geometry
-from ptxgen.codegen.grouped.listed_tiles import lists_tiles
 from ptxgen.codegen.launches.bit_packing import packs_bits
 from ptxgen.codegen.vectorized import ceil_div, register_cap
 from ptxgen.cuda_abi import GRID_LIMIT
@@ -29,6 +28,7 @@ from ptxgen.families.registry import RULES as RULES
 from ptxgen.lowering.descriptor_table import grouped
 from ptxgen.lowering.implicit_gemm import PADDING
 from ptxgen.lowering.kernel_problem import KernelProblem
+from ptxgen.lowering.tile_lists import lists_tiles
 from ptxgen.problem.device import Device
 
 TOLERANCE = 5  #: registers by which the estimate may exceed the limit

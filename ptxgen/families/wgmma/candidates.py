@@ -22,7 +22,6 @@ from ptxgen.codegen.config.config import (
     Columns,
     Config,
 )
-from ptxgen.codegen.grouped.listed_tiles import lists_tiles
 from ptxgen.families.common.candidates import (
     NEUTRAL,
     FlatGrid,
@@ -61,6 +60,7 @@ from ptxgen.lowering.descriptor_table import grouped
 from ptxgen.lowering.im2col_descriptor import im2col, tma_n, with_descriptor
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.lowering.quantized_rows import quantized_rows
+from ptxgen.lowering.tile_lists import lists_tiles
 from ptxgen.problem.device import Device
 
 #: (64-row tiles per block, math warpgroups, pingpong)

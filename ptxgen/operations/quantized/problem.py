@@ -100,6 +100,11 @@ class QuantizedGemm(Gemm):
         return dtype(self.scales)
 
     @property
+    def weight_fields(self) -> tuple[str, int, str, bool, bool]:
+        """The fields of ``QuantizedRows`` that describe the weights, in their order."""
+        return self.weights, self.group, self.scales, self.zeros, self.precision == FAST
+
+    @property
     def groups(self) -> int:
         """The number of scale groups of a row."""
         return self.k // self.group if self.group else 1

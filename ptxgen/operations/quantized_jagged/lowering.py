@@ -7,7 +7,6 @@ from dataclasses import replace
 from ptxgen.lowering.kernel_problem import KernelProblem, Operand
 from ptxgen.lowering.quantized_rows import QuantizedRows
 from ptxgen.operations.grouped.lowering import lower_grouped
-from ptxgen.operations.quantized.problem import FAST
 from ptxgen.operations.quantized_jagged.problem import QuantizedJagged
 
 
@@ -17,20 +16,7 @@ def lower_quantized_jagged(p: QuantizedJagged) -> KernelProblem:
     plain = lower_grouped(p)
     a, b = plain.operands
     columns, rows, ld, item = b.access.tensor(b.element.bytes)
-    access = QuantizedRows(
-        True,
-        rows,
-        columns,
-        ld,
-        item // b.element.bytes,
-        p.aligned_b,
-        p.vectors[1],
-        "strided",
-        p.weights,
-        p.group,
-        p.scales,
-        p.zeros,
-        p.precision == FAST,
-    )
+    stored = rows, columns, ld, item // b.element.bytes, p.aligned_b, p.vectors[1]
+    access = QuantizedRows(True, *stored, "strided", *p.weight_matrix.weight_fields)
     name = f"quantized_jagged_{p.dtype}_{p.weights}"
     return replace(plain, name=name, operands=(a, Operand("B", b.dtype, access)))

@@ -54,7 +54,7 @@ class QuantizedJagged(GroupedGemm):
             raise InputError(f"jagged is {self.jagged!r}; with quantized weights it must be 'm': items are rows of A")
         if self.layout != "NT":
             raise ShapeError(f"layout is {self.layout}; with quantized weights it must be NT")
-        one = self._matrix(0, *(self.items[0][1:] if self.items else (0, 0)))
+        one = self.weight_matrix
         object.__setattr__(self, "group", one.group)
         object.__setattr__(self, "scales", one.scales)
         object.__setattr__(self, "precision", one.precision)
@@ -85,13 +85,18 @@ class QuantizedJagged(GroupedGemm):
             precision=self.precision,
         )
 
+    @property
+    def weight_matrix(self) -> QuantizedGemm:
+        """The product of no rows and the weights of one item."""
+        return self._matrix(0, *(self.items[0][1:] if self.items else (0, 0)))
+
     def item(self, i: int) -> QuantizedGemm:
         """Item ``i`` as a product with quantized weights."""
         return self._matrix(*self.items[i], *(int(ld) for ld in self.lds[i]))
 
     @property
     def product_roundoff(self) -> float:
-        return self._matrix(0, *(self.items[0][1:] if self.items else (0, 0))).product_roundoff
+        return self.weight_matrix.product_roundoff
 
     @property
     def types(self) -> tuple[Dtype, Dtype, Dtype]:
@@ -114,7 +119,7 @@ class QuantizedJagged(GroupedGemm):
 
     @property
     def description(self) -> list[str]:
-        [line] = self._matrix(0, *(self.items[0][1:] if self.items else (0, 0))).description
+        [line] = self.weight_matrix.description
         return [line.replace("quantized_gemm", self.operation).replace("beta C,", "beta C per item,")]
 
     @property

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Protocol
 
 from ptxgen.codegen.config.config import Columns, Config
-from ptxgen.codegen.grouped.listed_tiles import lists_tiles
 from ptxgen.errors import CorruptError
 from ptxgen.families.common import rules, space
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.lowering.lower import lower
+from ptxgen.lowering.tile_lists import lists_tiles
 from ptxgen.problem.device import Device
 from ptxgen.problem.operation import operation_of
 from ptxgen.problem.registry import Problem

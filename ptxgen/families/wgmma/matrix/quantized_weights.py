@@ -364,7 +364,6 @@ class FragmentScales(GroupScales):
         return Tile("weight_scale", "b32", (self.count,))
 
     @property
-    def conversions(self) -> list[str]:
-        """The instructions that write the scales of the next group to both halves."""
-        loaded = self.arrays[0][3]
-        return [f"mov.b32 {self.scale[n]}, {{{loaded[n]}, {loaded[n]}}};" for n in range(self.count)]
+    def loaded(self) -> list[tuple[str, str]]:
+        """For each row, the registers of its scale, and of that of the next group."""
+        return list(zip(self.scale.all, self.arrays[0][3].all, strict=True))
