@@ -1,8 +1,12 @@
 """Entry point of ``python -m ptxgen``."""
 
+import os
 import sys
 
 from ptxgen.install_advice import install_extra
+
+# idle threads of OpenBLAS wait for 2^26 cycles by default, a tenth of the processor time of a short command
+os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "20")
 
 try:
     from ptxgen.cli import load_program, main

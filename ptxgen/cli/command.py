@@ -286,6 +286,15 @@ class GroupedCommand(TyperCommand):
     _params: list[Any]
     _more: list[Any] | None
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parses the arguments. A command line without further options is parsed without the options of
+        ``more_options``, for which all operations would be imported."""
+        known = {option for p in self._params for option in (*p.opts, *p.secondary_opts)}
+        if not self._more:
+            given = (word.partition("=")[0] for word in args if word.startswith("-"))
+            self._more = [] if known.issuperset(given) else None
+        return super().parse_args(ctx, args)
+
     @property
     def params(self) -> list[Any]:
         """The parameters of the command. The options of ``more_options`` are appended at the first use."""

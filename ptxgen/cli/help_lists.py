@@ -70,11 +70,11 @@ def schedules() -> str:
 def registered() -> list[Operation]:
     """The registered operations. An error of a plugin is ignored here, because it ends the command later."""
     from ptxgen import plugins
-    from ptxgen.problem.operation import OPERATIONS
+    from ptxgen.problem import operation
 
     with suppress(InputError):
         plugins.load()
-    return list(OPERATIONS.values())
+    return [operation.registered(name) for name in operation.OPERATIONS]
 
 
 def with_c_form() -> list[Operation]:

@@ -224,7 +224,7 @@ class Target(ProblemOptions):
         from ptxgen.problem.operation import operation_named
 
         values = {name: getattr(self, name) for name in PROBLEM_FIELDS} | self.own
-        off = {name for name, (_, default) in self.more_options().items() if default is None}
+        off = {name for name, (_, default) in self.more_options().items() if default is None} if self.own else ()
         given = {
             name: value for name, value in values.items() if value is not None and (value is not False or name in off)
         }

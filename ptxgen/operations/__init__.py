@@ -1,18 +1,31 @@
-"""One folder per operation: problem type, lowering, references, checks, suites, random problems, vendor baselines."""
+"""One folder per operation: problem type, lowering, references, checks, suites, random problems, vendor baselines.
+
+An operation is imported on its first use, because a process mostly needs one of them.
+"""
+
+from collections.abc import Callable
+from importlib import import_module
 
 from ptxgen.expr.node import Node
-from ptxgen.operations.conv.operation import CONV
-from ptxgen.operations.gemm.operation import GEMM
-from ptxgen.operations.grouped.operation import GROUPED
-from ptxgen.operations.quantized.operation import QUANTIZED_GEMM
-from ptxgen.operations.quantized_jagged.operation import QUANTIZED_JAGGED
-from ptxgen.operations.spmm.operation import SPMM
-from ptxgen.operations.task.operation import TASK
 from ptxgen.problem import epilogue_ops
-from ptxgen.problem.operation import OPERATIONS
+from ptxgen.problem.operation import OPERATIONS, Operation
 
-_ALL = (GEMM, CONV, GROUPED, SPMM, TASK, QUANTIZED_GEMM, QUANTIZED_JAGGED)
-OPERATIONS.update({operation.name: operation for operation in _ALL})
+_NAMES = ("gemm", "conv", "grouped", "spmm", "task", "quantized_gemm", "quantized_jagged")
+_FOLDERS = {"quantized_gemm": "quantized"}  #: where the folder has another name than the operation
+
+
+def _importer(name: str) -> Callable[[], Operation]:
+    """The function that imports the operation ``name``."""
+
+    def load() -> Operation:
+        module = import_module(f"ptxgen.operations.{_FOLDERS.get(name, name)}.operation")
+        operation: Operation = getattr(module, name.upper())
+        return operation
+
+    return load
+
+
+OPERATIONS.update({name: _importer(name) for name in _NAMES})
 
 
 def _read_activation(text: str) -> tuple[str, Node]:

@@ -317,8 +317,9 @@ class Operation:
 
 
 DEFAULT = "gemm"  #: the operation of commands and shapes files that do not name one
-#: operations by name, in the order of registration; ``ptxgen.operations`` adds those of the package
-OPERATIONS: dict[str, Operation] = {}
+#: operations by name, in the order of registration, each as an ``Operation`` or, before its first use, as a function
+#: that imports it; ``ptxgen.operations`` adds those of the package
+OPERATIONS: dict[str, Operation | Callable[[], Operation]] = {}
 
 
 def register(operation: Operation) -> None:
@@ -330,8 +331,9 @@ def register(operation: Operation) -> None:
 
 def add_baseline(operation: str, baseline: Baseline) -> None:
     """Adds a baseline to an operation as the first one. It replaces a baseline of the same name."""
-    others = {name: x for name, x in operation_named(operation).baselines.items() if name != baseline.name}
-    OPERATIONS[operation] = replace(OPERATIONS[operation], baselines={baseline.name: baseline, **others})
+    known = operation_named(operation)
+    others = {name: x for name, x in known.baselines.items() if name != baseline.name}
+    OPERATIONS[operation] = replace(known, baselines={baseline.name: baseline, **others})
 
 
 def unregister(name: str) -> None:
@@ -341,7 +343,7 @@ def unregister(name: str) -> None:
 
 def has_registered() -> bool:
     """True if operations have been added to those of the package."""
-    return not all(x.problem.__module__.startswith("ptxgen.") for x in OPERATIONS.values())
+    return not all(x.problem.__module__.startswith("ptxgen.") for x in OPERATIONS.values() if isinstance(x, Operation))
 
 
 def operation_names() -> tuple[str, ...]:
@@ -354,7 +356,15 @@ def operation_named(name: str) -> Operation:
     names = operation_names()
     if name not in OPERATIONS:
         raise InputError(f"operation is {name!r}; it must be one of {', '.join(names)}")
-    return OPERATIONS[name]
+    return registered(name)
+
+
+def registered(name: str) -> Operation:
+    """The operation ``name``, which is registered."""
+    operation = OPERATIONS[name]
+    if not isinstance(operation, Operation):
+        operation = OPERATIONS[name] = operation()
+    return operation
 
 
 def operation_of(problem: ProblemBase) -> Operation:

@@ -39,7 +39,7 @@ FAMILIES: list[str] = []
 #: all axes by name: the common ones and those of registered families
 AXIS: dict[str, Axis] = dict(COMMON)
 
-_classes: dict[str, type[Config]] = {}
+_axes: dict[str, tuple[Axis, ...]] = {}  #: the axes of each registered family
 
 WORDS_MOST = 1 << 10  #: limit of cached words per axis
 
@@ -73,6 +73,27 @@ class _Numbers(dict[str, int]):
         if len(self) < WORDS_MOST:
             self[word] = number
         return number
+
+
+class _Classes(dict[str, "type[Config]"]):
+    """Name of a registered family -> its configuration class. A class is made on the first use, because most processes
+    use few families, and a class takes a millisecond."""
+
+    def __missing__(self, family: str) -> type[Config]:
+        axes = _axes[family]
+        fields = [("family", str, field(default=family)), *((a.name, int, field(default=a.default)) for a in axes)]
+        words, numbers = tuple(map(_Words, axes)), tuple(map(_Numbers, axes))
+        space = {"axes": axes, "names": _names(axes), "words": words, "numbers_of_words": numbers}
+        how = {"frozen": True, "kw_only": True, "eq": False, "repr": False}
+        self[family] = made = make_dataclass(family, fields, bases=(Config,), namespace=space, **how)
+        return made
+
+
+_classes = _Classes()
+
+
+def _names(axes: Sequence[Axis]) -> tuple[str, ...]:
+    return tuple(a.name for a in axes)
 
 
 class Config:
@@ -149,9 +170,9 @@ class Config:
 
 
 def declare(family: str, axes: Sequence[Axis]) -> None:
-    """Makes the configuration class of a family. InputError: two axes have one name, or another family has an axis of
+    """Declares the axes of a family. InputError: two axes have one name, or another family has an axis of
     the same name with another default or other words."""
-    names = tuple(a.name for a in axes)
+    names = _names(axes)
     for a in axes:
         known = AXIS.get(a.name, a)
         if names.count(a.name) > 1 or a.name == "family" or not a.name.isidentifier():
@@ -161,20 +182,17 @@ def declare(family: str, axes: Sequence[Axis]) -> None:
                 f"family {family!r} has the axis {a.name!r} with default {a.default} and words {a.words}; another"
                 f" family has it with {known.default} and {known.words}"
             )
-    fields = [("family", str, field(default=family)), *((a.name, int, field(default=a.default)) for a in axes)]
-    words, numbers = tuple(map(_Words, axes)), tuple(map(_Numbers, axes))
-    space = {"axes": tuple(axes), "names": names, "words": words, "numbers_of_words": numbers}
     FAMILIES.append(family)
-    how = {"frozen": True, "kw_only": True, "eq": False, "repr": False}
-    _classes[family] = make_dataclass(family, fields, bases=(Config,), namespace=space, **how)
+    _axes[family] = tuple(axes)
     AXIS.update({a.name: a for a in axes if a.name not in AXIS})
 
 
 def retract(family: str) -> None:
-    """Removes the configuration class that ``declare`` made, and the axes that no other family has."""
+    """Removes a family that ``declare`` added, and the axes that no other family has."""
     FAMILIES.remove(family)
-    own = _classes.pop(family).names
-    used = {*COMMON, *(name for c in _classes.values() for name in c.names)}
+    _classes.pop(family, None)
+    own = _names(_axes.pop(family))
+    used = {*COMMON, *(a.name for axes in _axes.values() for a in axes)}
     for name in own:
         if name not in used:
             del AXIS[name]
@@ -206,7 +224,7 @@ def _class(family: str) -> type[Config]:
 
 
 def _unknown_axis(name: str, family: str) -> ConfigError:
-    own, others = _classes[family].names, [f for f in FAMILIES if name in _classes[f].names]
+    own, others = _names(_axes[family]), [f for f in FAMILIES if name in _names(_axes[f])]
     if others:
         hint = f", which is an axis of {', '.join(others)}; "
     else:
@@ -218,9 +236,10 @@ def _unknown_axis(name: str, family: str) -> ConfigError:
 def config_of_full_text(text: str) -> Config | None:
     """The configuration whose ``full_text()`` is ``text``. None: no configuration has this text."""
     family, *words = text.split(" ")
-    config_class = _classes.get(family.removeprefix("family="))
-    if config_class is None or len(words) != len(config_class.names) or not family.startswith("family="):
+    name = family.removeprefix("family=")
+    if name == family or name not in _axes or len(words) != len(_axes[name]):
         return None
+    config_class = _classes[name]
     try:
         numbers = [known[word] for known, word in zip(config_class.numbers_of_words, words, strict=True)]
     except KeyError:
