@@ -3,7 +3,9 @@ the rows.
 
 Steps are outer products, as in ``triton_outer``; sums of f32 products are also computed by ``tl.dot``, in the precision
 of the task: f32, tf32, or three tf32 products in place of products of bf16 planes. Each block has a part of the
-columns, so that there are enough blocks; a second kernel joins the states of the parts.
+columns, so that there are enough blocks; a second kernel joins the states of the parts. Outer products keep a state for
+each element of the tile, which is reduced once, after the last tile; ``tl.dot``, whose tiles are larger, and the
+logarithm of a sum reduce each tile.
 """
 
 from __future__ import annotations
@@ -23,7 +25,14 @@ from ptxgen.lowering.algebra import PLUS_TIMES
 from ptxgen.operations.task.assembling import mapped
 from ptxgen.operations.task.baselines.checked import FACTOR, Candidate, TaskBaseline
 from ptxgen.operations.task.baselines.libraries import load_triton, module_of
-from ptxgen.operations.task.baselines.operands import downloaded, on_device, padded_arrays, padded_extents, rows_of
+from ptxgen.operations.task.baselines.operands import (
+    DEPTH,
+    downloaded,
+    on_device,
+    padded_arrays,
+    padded_extents,
+    rows_of,
+)
 from ptxgen.operations.task.baselines.parts import Parts
 from ptxgen.operations.task.baselines.tensors import on_stream, tensor
 from ptxgen.operations.task.baselines.triton_outer import TILES, Tile, blocks_of, inputs_of
@@ -40,6 +49,8 @@ from ptxgen.runtime.vendor_libraries import load_torch
 DOT_TILES = (Tile(128, 128, 64, 8), Tile(128, 256, 64, 8), Tile(128, 128, 32, 4))
 #: the tile of ``tl.dot`` of f32, which Triton unrolls as FMAs: larger ones compile for a minute
 F32_DOT_TILES = (Tile(128, 128, 32, 8),)
+#: the tiles of outer products with states of elements
+SMALL_TILES = (Tile(32, 64, 8, 4), Tile(64, 64, 8, 4))
 BLOCKS = 1024  #: the approximate number of blocks of a launch
 PARTS = 64  #: the most parts of the columns
 LARGEST = 1 << 24  #: the most columns whose indices are different as f32
@@ -50,11 +61,13 @@ import triton.language as tl
 
 @triton.jit
 def kernel(A, B, S, «arrays»M, N, K, MP, NP, KP, SPLIT, BM: tl.constexpr, BN: tl.constexpr, STEPS: tl.constexpr,
-           DOT: tl.constexpr):
+           DOT: tl.constexpr, BY_ELEMENTS: tl.constexpr):
     block = tl.program_id(0)
     i = block % (MP // BM) * BM + tl.arange(0, BM)
     part = block // (MP // BM)
     «start»
+    if BY_ELEMENTS:
+        «start_elements»
     for first_j in tl.range(part * SPLIT, tl.minimum((part + 1) * SPLIT, NP), BN):
         j = first_j + tl.arange(0, BN)
         accum = tl.full((BM, BN), «identity», «type»)
@@ -80,7 +93,13 @@ def kernel(A, B, S, «arrays»M, N, K, MP, NP, KP, SPLIT, BM: tl.constexpr, BN: 
         «elements»
         «value»
         x = tl.where((j < N)[None, :], «result», «missing»)
-        «of_tile»
+        if BY_ELEMENTS:
+            «join_elements»
+        else:
+            «of_tile»
+            «join»
+    if BY_ELEMENTS:
+        «of_elements»
         «join»
     at = S + part * («states» * MP) + i
     «store»
@@ -101,34 +120,55 @@ def joined(S, N, C, MP, PARTS, BM: tl.constexpr):
 class States(NamedTuple):
     """The texts of a reduction with the states ``s0``, ``s1``. ``start``: the initial states; ``missing``: the value of
     columns beyond N; ``of_tile``: the states ``t0``, ``t1`` of a tile ``x``; ``join``: the lines that join ``t0``,
-    ``t1`` to ``s0``, ``s1``; ``finish``: the result."""
+    ``t1`` to ``s0``, ``s1``; ``finish``: the result. ``elements``: the same with the states ``e0``, ``e1`` of elements:
+    the lines that start them, that join a tile ``x``, and that make ``t0``, ``t1``; empty: there is no such form."""
 
     start: tuple[str, ...]
     missing: str
     of_tile: tuple[str, ...]
     join: tuple[str, ...]
     finish: str = "s0"
+    elements: tuple[tuple[str, ...], ...] = ()
 
 
 _LOWEST, _HIGHEST = 'float("-inf")', 'float("inf")'
 
 
+def _values(start: str, reduce: str, join: str) -> States:
+    elements = (
+        (f"e0 = tl.full((BM, BN), {start}, «type»)",),
+        (join.format("e0", "x"),),
+        (f"t0 = tl.{reduce}(e0, axis=1)",),
+    )
+    return States((start,), start, (f"tl.{reduce}(x, axis=1)",), (join.format("s0", "t0"),), elements=elements)
+
+
 def _position(op: str, start: str, test: str) -> States:
+    elements = (
+        (f"e0 = tl.full((BM, BN), {start}, «type»)", "e1 = tl.full((BM, BN), 0, tl.int32)"),
+        (f"better = x {test} e0", "e1 = tl.where(better, first_j, e1)", "e0 = tl.where(better, x, e0)"),
+        (
+            f"t0 = tl.{op}(e0, axis=1)",
+            "columns = e1 + tl.arange(0, BN)[None, :]",
+            f"t1 = tl.min(tl.where(e0 == t0[:, None], columns, {LARGEST}), axis=1).to(«type»)",
+        ),
+    )
     return States(
         (start, "0.0"),
         start,
         (f"tl.{op}(x, axis=1)", f"(first_j + tl.arg{op}(x, axis=1)).to(«type»)"),
         (f"better = t0 {test} s0", "s1 = tl.where(better, t1, s1)", "s0 = tl.where(better, t0, s0)"),
         "s1.to(tl.int32)",
+        elements,
     )
 
 
-_SUM = States(("0.0",), "0.0", ("tl.sum(x, axis=1)",), ("s0 += t0",))
+_SUM = _values("0.0", "sum", "{0} += {1}")
 STATES = {
     "+": _SUM,
     "mean": _SUM._replace(finish="s0 / N"),
-    "max": States((_LOWEST,), _LOWEST, ("tl.max(x, axis=1)",), ("s0 = tl.maximum(s0, t0)",)),
-    "min": States((_HIGHEST,), _HIGHEST, ("tl.min(x, axis=1)",), ("s0 = tl.minimum(s0, t0)",)),
+    "max": _values(_LOWEST, "max", "{0} = tl.maximum({0}, {1})"),
+    "min": _values(_HIGHEST, "min", "{0} = tl.minimum({0}, {1})"),
     "argmin": _position("min", _HIGHEST, "<"),
     "argmax": _position("max", _LOWEST, ">"),
     "logsumexp": States(
@@ -160,8 +200,9 @@ def reduced_output(p: Task) -> RowReduce:
 
 
 def uses_dot(p: Task) -> bool:
-    """True if steps are products of floats that ``tl.dot`` sums."""
-    return algebra_of(p.roles) is PLUS_TIMES and p.compute in _PRECISION and p.roles.use("A").dtype == "f32"
+    """True if steps are products of floats that ``tl.dot`` sums, and K has the depth that it needs."""
+    known = algebra_of(p.roles) is PLUS_TIMES and p.compute in _PRECISION and p.roles.use("A").dtype == "f32"
+    return known and p.k >= DEPTH
 
 
 def source_of(parts: Parts) -> str:
@@ -177,17 +218,24 @@ def source_of(parts: Parts) -> str:
         "store": [f"tl.store(at + {n} * MP, s{n})" for n in numbers],
         "load": [f"t{n} = tl.load(at + {n} * MP)" for n in numbers],
     }
+    elements = states.elements or (("pass",),) * 3
+    for name, lines in zip(("start_elements", "join_elements", "of_elements"), elements, strict=True):
+        blocks[name] = [line.replace("«type»", value_type) for line in lines]
     words |= {"missing": states.missing, "states": str(len(states.start)), "finish": states.finish}
     return filled(SOURCE, blocks, words | {"precision": _PRECISION.get(parts.problem.compute, "ieee")})
 
 
 def tiles_of(p: Task) -> list[tuple[bool, Tile]]:
-    """The two to four kernels that are timed: each compiles for seconds. (True if steps are ``tl.dot``, tile)."""
-    if not uses_dot(p):
-        return [(False, tile) for tile in TILES]
-    if p.compute != "f32":
+    """The three to five kernels that are timed: each compiles for seconds. (True if steps are ``tl.dot``, tile). Up to
+    DEPTH steps are unrolled."""
+    dot = uses_dot(p)
+    if dot and p.compute != "f32":
         return [(True, tile) for tile in DOT_TILES]
-    return [*((True, tile) for tile in F32_DOT_TILES), *((False, tile) for tile in TILES[:2])]
+    few = p.k <= DEPTH
+    small = SMALL_TILES if STATES[reduced_output(p).op].elements else ()
+    outer = (*small, *(TILES[:1] if few or dot else TILES))
+    tiles = [(False, tile._replace(steps=p.k) if few else tile) for tile in outer]
+    return [*((True, tile) for tile in F32_DOT_TILES if dot), *tiles]
 
 
 class TritonRows(TaskBaseline):
@@ -243,13 +291,15 @@ class TritonRows(TaskBaseline):
         module = module_of(source_of(self.parts))
         m, n, k = padded_extents(p)
         for dot, tile in tiles_of(p):
-            if n % tile.bn:
+            if n % tile.bn or n - p.n >= tile.bn:  # a tile of padding alone has no greatest element
                 continue
             tiles, columns = m // tile.bm, n // tile.bn
             split = tile.bn * -(-columns // min(max(BLOCKS // tiles, 1), PARTS, columns))
             parts = -(-n // split)
             steps = math.gcd(k, tile.steps) if dot else tile.steps
-            own = {"STEPS": steps, "DOT": dot, "num_warps": tile.warps}
+            by_elements = not dot and bool(STATES[reduced_output(p).op].elements)
+            own = {"STEPS": steps, "DOT": dot, "BY_ELEMENTS": by_elements, "num_warps": tile.warps}
+            depth = k if dot else -(-p.k // steps) * steps
             launches: list[Callable[[], object]] = []
             for each in sets:
                 a, b, *others = inputs_of(torch, self.parts, each)
@@ -258,7 +308,7 @@ class TritonRows(TaskBaseline):
                     a, b = (tensor(torch, each[f"{name} by rows"], shape, "f32") for name, shape in by_rows)
                 s = tensor(torch, each["C"], (parts, self.states, m), self.parts.value.type)
                 c = tensor(torch, each["C"] + states, (m,), p.out)
-                main = (a, b, s, *others, p.m, p.n, p.k, m, n, k, split)
+                main = (a, b, s, *others, p.m, p.n, p.k, m, n, depth, split)
                 launches.append(partial(_launch, module, tile, tiles, parts, main, own, (s, p.n, c, m, parts)))
             yield Candidate(f"{tile.bm}×{tile.bn}, {tile.warps} warps{', tl.dot' if dot else ''}", launches)
 
