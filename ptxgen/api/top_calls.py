@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ptxgen.api import driver_state, drivers, launch_function, new_arrays, on_host, runners, streams, task_call
+from ptxgen.api import choice, driver_state, drivers, launch_function, new_arrays, on_host, runners, streams, task_call
 from ptxgen.api.arrays import View, as_numpy, is_cupy, tensor
 from ptxgen.arguments import integer, shown
 from ptxgen.codegen.render import render_records
@@ -37,11 +37,12 @@ from ptxgen.codegen.top_records import (
 )
 from ptxgen.errors import InputError
 from ptxgen.expr.node import variables
+from ptxgen.lowering.row_top import RowTop
 from ptxgen.lowering.sink import SelectValues, list_names
 from ptxgen.operations.task import exact_filter
 from ptxgen.operations.task.fast_distances import fast_distance
 from ptxgen.operations.task.problem import Task
-from ptxgen.operations.task.program import AXES, MOST_TOP, Program, Top
+from ptxgen.operations.task.program import AXES, MOST_KEPT, MOST_TOP, Program, Top
 from ptxgen.operations.task.roles import Roles, roles_of
 from ptxgen.operations.task.top_lists import (
     BOUND_I,
@@ -54,6 +55,8 @@ from ptxgen.operations.task.top_lists import (
     Part,
     array_name,
     extremes,
+    keeping,
+    keeps_best,
     listing,
     missing,
     no_bound,
@@ -202,6 +205,21 @@ class _Device:
         self.driver.fill(x.address, 8)
 
 
+@lru_cache(maxsize=256)
+def _has_kernel(problem: Task, on: Driver) -> bool:
+    """True if a configuration is legal for a problem."""
+    return choice.choose(problem, on) is not None
+
+
+class _Kept(NamedTuple):
+    """A launch of the kernel that keeps the best values of rows. ``addresses``: those of its inputs, by role;
+    ``numbers``: the numbers that it takes."""
+
+    problem: Task
+    addresses: Mapping[str, int]
+    numbers: Mapping[str, float]
+
+
 class _Memory(NamedTuple):
     """Device memory at ``address``. ``holder``: keeps it allocated."""
 
@@ -300,7 +318,8 @@ class _Call:
         """The pair (arrays of results by name, number of results of a row). InputError: the stream is being captured,
         and the host must read counts."""
         axis, width = self.output.axis, self.width
-        if self.device.captured and not (self.pairs <= DIRECT and stores_values(self.program)):
+        kept = self._kept()
+        if self.device.captured and kept is None and not (self.pairs <= DIRECT and stores_values(self.program)):
             raise InputError(
                 "the stream is being captured into a CUDA graph; a task with top or bottom must be called outside, as"
                 f" the host reads counts between its launches, unless it has at most {DIRECT} pairs and all of them"
@@ -316,7 +335,9 @@ class _Call:
             memory = self.device.allocate({name: self._element_of(name).bytes * self.rows * width for name in names})
         else:
             memory = {name: _Memory(y, tensor(y, name).address) for name, y in made.items()}
-        if axis:
+        if kept is not None:
+            self._keep(kept, memory)
+        elif axis:
             self._rows(memory)
         else:
             width = self._pairs(memory)
@@ -404,6 +425,29 @@ class _Call:
         return int(value) if self.element.integer else float(value)
 
     # ---- best values of each row or column
+
+    def _kept(self) -> _Kept | None:
+        """The launch of the kernel that keeps the best values of each row. None: no family has one."""
+        if not self.output.axis or not 0 < self.n <= MOST_KEPT or self.pairs == 0:
+            return None
+        program = keeping(self.program, self.n)
+        if not keeps_best(program, self.extents["k"]):
+            return None
+        roles = roles_of(program)
+        m, n = ("i", "j") if self.output.axis == "i" else ("j", "i")
+        extents = {"i": self.extents[m], "j": self.extents[n], "k": self.extents["k"]}
+        fields = {"algebra": self.own.algebra, "compute": self.own.compute}
+        problem, given = self._problem(roles, self.arrays, extents, fields, {})
+        if not _has_kernel(problem, self.device.driver):
+            return None
+        return _Kept(problem, given, {role: self.scalars[name] for role, name, _ in roles.scalars})
+
+    def _keep(self, kept: _Kept, memory: Mapping[str, _Memory]) -> None:
+        """Writes the best values of each row to ``memory`` by one kernel."""
+        on, stream = self.device.driver, self.device.stream
+        launch = launch_function.make_launch(runners.runner_for(kept.problem, stream, on), scalars=kept.numbers)
+        at = {"C": memory[BEST].address, RowTop.COLUMNS: memory[self.indices[0]].address, **kept.addresses}
+        launch(tuple(at[name] for name in kept.problem.arrays), stream)
 
     def _rows(self, memory: Mapping[str, _Memory]) -> None:
         """Writes the best values of each row to ``memory``, for one range of rows after the other."""

@@ -271,6 +271,7 @@ MEANINGS = {
     "select_values": "lists of selected results",
     "mirrored": "results of two pairs with one sum",
     "row_reduce": "reductions of rows or columns of results",
+    "row_top": "best values of rows of results",
     "aggregate": "reductions of groups of results",
     "scatter": "results that are stored at keys",
     "element_groups": "reductions of the elements of an array in groups",

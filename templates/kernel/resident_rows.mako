@@ -38,7 +38,13 @@ ${ptx.banner("block to rows and columns; rows beyond the last are the last, and 
     add.u32 %end, %column, %part_columns;
     min.u32 %end, %end, %N;
     mov.u32 %tmp0, %ctaid.x;
+% if own.lanes > 1:
+    // the lanes of a warp have the same rows
+    shr.u32 %tmp1, %thread, ${own.log2_lanes};
+    mad.lo.u32 %tmp0, %tmp0, ${own.row_elements}, %tmp1;
+% else:
     mad.lo.u32 %tmp0, %tmp0, ${own.row_elements}, %thread;
+% endif
 % for r, first in enumerate(own.row_starts):
     add.u32 %row${r}, %tmp0, ${first};
     sub.u32 %tmp1, %M, 1;
@@ -95,10 +101,14 @@ ${element("%B", plan.problem.operands[1].access.kmajor, "%of_column", "%ldb", "%
     bar.sync 0;
 ${pairs.columns()}\
     mov.u32 %columns_addr, smem;
+% if own.lanes > 1:
+    and.b32 %tmp0, %thread, ${own.lane_mask};
+    mad.lo.u32 %columns_addr, %tmp0, ${own.vector_bytes}, %columns_addr;
+% endif
     sub.u32 %left, %end, %column;
     min.u32 %left, %left, ${own.columns};
     add.u32 %tmp1, %column, %left;
-% if own.vec > 1:
+% if own.by_columns:
     and.b32 %tmp0, %left, ${own.vec_mask};
     sub.u32 %left, %left, %tmp0;
     add.u32 %tmp1, %column, %tmp0;
@@ -110,7 +120,7 @@ NEXT_COLUMNS:
 ${columns(plan.group)}\
     setp.lt.u32 %p, %column, %tmp1;
     @%p bra.uni NEXT_COLUMNS;
-% if own.vec > 1:
+% if own.by_columns:
 LAST_COLUMNS:
     setp.eq.u32 %p, %left, 0;
     @%p bra.uni NEXT_TILE;
@@ -168,7 +178,7 @@ ${pairs.compute(group, row)}\
 ${taken.take_row(group, row)}\
 % endfor
 ${taken.take(group)}\
-    add.u32 %column, %column, ${group.columns};
+    add.u32 %column, %column, ${group.step};
     add.u32 %columns_addr, %columns_addr, ${group.bytes};
     }
 </%def>\

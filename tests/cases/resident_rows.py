@@ -12,6 +12,7 @@ from ptxgen.families.resident_rows.axes import LONGEST
 from ptxgen.lowering.lower import lower
 from ptxgen.operations.gemm.problem import LAYOUTS
 from ptxgen.operations.task.problem import Task
+from ptxgen.operations.task.program import MOST_KEPT
 from ptxgen.problem.device import Device
 from tests.cases.columns import random_columns
 from tests.cases.source import RandomCases, extents
@@ -35,6 +36,7 @@ CONDITIONS = (
     "accum>s and i!=j",
     "accum*t[j]<s*r[i]",
 )
+BEST_VALUES = ("accum", "accum", "accum*s", "accum*r[i]", "accum+f32(j)", "accum>s?", "i!=j?")
 LISTS = ("accum,i,j", "i,j", "i,accum*2,r[i]", "j")
 
 
@@ -43,6 +45,8 @@ def problem(rng: np.random.Generator, limit: int, d: Device) -> Task:
     m, n, _ = extents(rng, limit)
     if rng.random() < 0.25:
         return _nearest(rng, m, n)
+    if rng.random() < 0.25:
+        return _best(rng, m, n)
     dtype, k = str(rng.choice(["f32", "f32", "f64", "s32"])), int(rng.choice([1, 2, 3, 3, 4, 7, 16, LONGEST]))
     step, pairs = str(rng.choice(STEPS)), str(rng.choice(PAIRS))
     if rng.random() < 0.4:
@@ -67,6 +71,15 @@ def _nearest(rng: np.random.Generator, m: int, n: int) -> Task:
     return Task(m, n, k, layout, "f32", text=_text("f32", "", STEPS[0], output))
 
 
+def _best(rng: np.random.Generator, m: int, n: int) -> Task:
+    """The best values of each row."""
+    k, layout, step = int(rng.choice([1, 2, 3, 7, 16])), LAYOUTS[rng.integers(4)], str(rng.choice([STEPS[0], *STEPS]))
+    value, count = str(rng.choice(BEST_VALUES)), int(rng.choice([1, 2, 10, 16, 31, MOST_KEPT]))
+    condition, value = (value, "accum") if value.endswith("?") else ("", value)
+    output = f"{condition}best[i].{rng.choice(['top', 'bottom', 'bottom'])}({count},{value},j)"
+    return Task(m, n, k, layout, "f32", text=_text("f32", str(rng.choice(PAIRS)), step, output))
+
+
 def _text(dtype: str, pairs: str, step: str, output: str) -> str:
     known = (("r", dtype, "i"), ("q", "s32", "i"), ("t", dtype, "j"))
     arrays = "".join(f"{name}:{t}[{axis}];" for name, t, axis in known if f"{name}[{axis}]" in output)
@@ -81,7 +94,7 @@ def config(p: Task, d: Device, rng: np.random.Generator, threads: int = 1024) ->
     """A random legal configuration, or None if none was drawn."""
     columns = random_columns("resident_rows", rng, DRAWS)
     few = {"row_warps": rng.choice([1, 2, 4], DRAWS), "column_parts": rng.choice([1, 1, 2, 3], DRAWS)}
-    columns = columns.replace(**few, tile_columns=rng.choice([8, 32, 64], DRAWS), resident_k=p.k)
+    columns = columns.replace(**few, tile_columns=rng.choice([8, 32, 64, 128], DRAWS), resident_k=p.k)
     rows = np.flatnonzero(legal(lower(p), columns, d) & (32 * columns.row_warps <= threads))
     bounded = rows[columns.lower_bounds[rows] == 1]
     rows = bounded if len(bounded) and rng.random() < 0.5 else rows

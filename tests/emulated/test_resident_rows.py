@@ -98,6 +98,42 @@ def squares(a: Any, b: Any) -> Any:
     return d
 
 
+def kept(output: str, config: str, a: Any, b: Any, count: int, when: str = "") -> Any:
+    """The best values of each row, and their columns."""
+    p = Task(len(a), len(b), a.shape[1], "NT", text=POINTS.format(arrays="", when=when, output=output))
+    columns = config.replace("columns_at_once=8", "columns_at_once=4").replace("tile_columns=32", "tile_columns=128")
+    runner = Runner.of(EmulatedDriver(), p, parse_config(f"{columns} resident_k={a.shape[1]}"))
+    made = {"C": np.zeros((len(a), count), "f4"), "C_1": np.zeros((len(a), count), "i4")}
+    return runner.compute({"A": a, "B": b, **made})
+
+
+@pytest.mark.parametrize("bounds", [0, 1])
+def test_best_values_of_rows(bounds: int) -> None:
+    """Many equal values in several tiles, NaN, infinities, pairs that do not count, and more values than columns."""
+    rng = np.random.default_rng(5)
+    a, b = (rng.integers(-2, 3, (rows, 2)).astype(np.float32) for rows in (13, 290))
+    a[3], a[4, 0], b[[7, 200]], b[[9, 77, 150], 1] = np.inf, np.nan, np.inf, np.nan
+    with np.errstate(invalid="ignore"):
+        d = ((a[:, None] - b) ** 2).sum(-1)
+    config = f"family=resident_rows thread_rows=3 row_warps=2 columns_at_once=4 tile_columns=128 lower_bounds={bounds}"
+    for word, count, columns, when in [
+        ("bottom", 10, 290, ""),
+        ("bottom", 32, 20, "when(i!=j)"),
+        *([("top", 16, 290, "when(i!=j)"), ("top", 2, 1, "")] if not bounds else []),
+    ]:
+        out = kept(f"best[i].{word}({count},accum,j)", config, a, b[:columns], count, when)
+        values = d[:, :columns] if word == "bottom" else -d[:, :columns]
+        nan = np.isnan(values)
+        for i, row in enumerate(values):
+            order = np.lexsort((np.arange(columns), np.where(nan[i], 0, row), nan[i] ^ (word == "top")))
+            order = order[order != i] if when else order
+            expected = np.full(count, -1)
+            expected[: len(order)] = order[:count]
+            np.testing.assert_array_equal(out["C_1"][i], expected)
+            worst = np.inf if word == "bottom" else -np.inf
+            np.testing.assert_array_equal(out["C"][i], np.where(expected < 0, worst, d[i, expected]))
+
+
 @pytest.mark.parametrize(
     ("scale", "offset"), [(1, 0), (1, 3e4), (1e-22, 0), (3e15, 0), (1e18, 0)], ids=["", "far", "tiny", "large", "huge"]
 )
@@ -123,6 +159,11 @@ def test_lower_bounds_leave_no_sum_out(scale: float, offset: float) -> None:
         runner = Runner.of(EmulatedDriver(), Task(70, 107, 3, "NT", text=text), parse_config(config))
         result = runner.compute({"A": a, "B": b, "C": np.zeros_like(expected), **arrays})["C"]
         np.testing.assert_array_equal(result, expected, output)
+    for count in (3, 32):
+        out = kept(f"best[i].bottom({count},accum,j)", config.replace("column_parts=2", ""), a, b, count)
+        order = np.argsort(d, 1, kind="stable")[:, :count]
+        np.testing.assert_array_equal(out["C_1"], order)
+        np.testing.assert_array_equal(out["C"], np.take_along_axis(d, order, 1))
     text = POINTS.format(arrays="r:f32[i];", when="when(i!=j)", output=listed)
     p = Task(70, 107, 3, "NT", text=text, capacity=7490)
     lists = {"C": np.zeros(7490, "f4"), "C_1": np.zeros(7490, "i4"), "C_2": np.zeros(7490, "i4")}

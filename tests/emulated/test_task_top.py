@@ -137,7 +137,7 @@ def test_they_assemble_without_spills(target: str, tmp_path: Any, monkeypatch: p
 
 @pytest.fixture
 def forms(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The bounds of the lists of calls, which are made of samples from few pairs on."""
+    """The bounds of the lists of calls, which are made of samples from few pairs on, also for few values."""
     names: list[str] = []
     listed = top_calls._Call._list
 
@@ -146,7 +146,7 @@ def forms(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return listed(self, room, bound, parts)
 
     monkeypatch.setattr(top_calls._Call, "_list", noted)
-    for name, least in (("DIRECT", 16), ("LEAST_ROOM", 8), ("LEAST_SAMPLE", 2)):
+    for name, least in (("DIRECT", 16), ("LEAST_ROOM", 8), ("LEAST_SAMPLE", 2), ("MOST_KEPT", 0)):
         monkeypatch.setattr(top_calls, name, least)
     return names
 
@@ -242,6 +242,24 @@ def test_tensor_cores_list_candidates(forms: list[str], monkeypatch: pytest.Monk
     assert launches[0]
     assert launches[-1]
     exact_calls._exact.cache_clear()
+
+
+def test_kernels_keep_the_best_values_of_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are of rows or of columns; while a stream is captured, too, as the host reads nothing."""
+    gpu = EmulatedDriver()
+    monkeypatch.setattr(drivers, "driver_of", lambda v: gpu)
+    monkeypatch.setattr(drivers, "require_device", lambda *_, **__: None)
+    monkeypatch.setitem(sys.modules, "torch", LIBRARY)
+    monkeypatch.setattr(top_calls._Call, "_list", None)
+    p, r = integers(20, 3), integers(50, 3)
+    c = ((p[:, None] - r) ** 2).sum(-1)
+    step = "reduce (k) { accum += (P[i, k] - R[j, k]) * (P[i, k] - R[j, k]); }"
+    monkeypatch.setattr(top_calls.streams, "is_captured", lambda stream, on: True)
+    monkeypatch.setattr(top_calls._Device, "read", None)
+    for axis, other in ("ij", "ji"):
+        rows = ptxgen.task(f"where (i, j) {{ {step} best[{axis}].bottom(n, accum, {other}); }}")
+        got = getattr(rows(P=Tensor(gpu, p), R=Tensor(gpu, r), n=4), other)
+        assert np.array_equal(got.numpy(), (c if axis == "i" else c.T).argsort(axis=1, kind="stable")[:, :4])
 
 
 def test_tensors(forms: list[str], monkeypatch: pytest.MonkeyPatch) -> None:

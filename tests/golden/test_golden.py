@@ -301,6 +301,18 @@ GOLDEN = {
         "accum+=(A[i,k]-B[k,j])*(A[i,k]-B[k,j]);}accum<input0[i]?C.add(i,j);} capacity=1000",
         "family=resident_rows resident_k=2 thread_rows=1 row_warps=1 columns_at_once=2 tile_columns=32 lower_bounds=1",
     ),
+    "resident_rows_best": (
+        "h200",
+        "task 300,260,2 NT f32 text=A:f32[i,k];B:f32[k,j];accum:f32;where(i,j)when(i!=j){reduce(k){"
+        "accum+=abs(A[i,k]-B[k,j]);}C[i].top(5,accum,j);}",
+        "family=resident_rows resident_k=2 thread_rows=1 row_warps=1 columns_at_once=2 tile_columns=64",
+    ),
+    "resident_rows_bounded_best": (
+        "h200",
+        "task 300,260,3 NT f32 text=A:f32[i,k];B:f32[k,j];accum:f32;where(i,j){reduce(k){"
+        "accum+=(A[i,k]-B[k,j])*(A[i,k]-B[k,j]);}C[i].bottom(10,accum,j);}",
+        "family=resident_rows resident_k=3 thread_rows=2 row_warps=2 columns_at_once=1 tile_columns=64 lower_bounds=1",
+    ),
     "quantized_nibbles": (
         "h200",
         "quantized_gemm 16,256,1024 NT f16 weights=u4 group=128 zeros=1",

@@ -35,9 +35,12 @@ def lowered(**fields: object) -> KernelProblem:
 
 
 CONFIG = "family=resident_rows resident_k=3"
+BEST = "near[i].bottom(3,accum,j)"
 #: a rule of the family -> problem, configuration that breaks it and none before it, words of the message
 BREAKS = {
-    "resident_rows_sink": [(lowered(output="C[j]argmin=accum"), CONFIG, "lists of pairs, and reductions of rows")],
+    "resident_rows_sink": [
+        (lowered(output="C[j]argmin=accum"), CONFIG, "lists of pairs, and reductions or best values of rows")
+    ],
     "resident_rows_types": [(lowered(dtype="f16"), CONFIG, "elements of type f16; registers hold")],
     "resident_rows_arrays": [(lowered(output="C[i]=max(C[i],accum+u[i,j])"), CONFIG, "read only A, B and numbers")],
     "resident_rows_k": [(lowered(k=4), CONFIG, "resident_k=3; it must be K, 4")],
@@ -47,9 +50,26 @@ BREAKS = {
     "resident_rows_columns": [
         (lowered(), f"{CONFIG} tile_columns=4 columns_at_once=8", "columns_at_once=8; a tile of tile_columns=4")
     ],
+    "resident_rows_lanes": [
+        (
+            lowered(output=BEST),
+            f"{CONFIG} columns_at_once={columns} tile_columns={tile}",
+            "each lane of a warp has as many",
+        )
+        for columns, tile in ((8, 512), (4, 64))
+    ],
+    "resident_rows_one_part": [
+        (lowered(output=BEST, n=600), f"{CONFIG} column_parts=2", "it must be 1 for best values")
+    ],
     "resident_rows_bounds": [
         (lowered(output=output), f"{CONFIG} lower_bounds=1", "sums must be those of squares of differences of f32")
-        for output in ("C[i]argmax=accum", "C[i]argmin=accum*2.0", "accum>2.0?L.add(i,j)", "C[i]+=accum")
+        for output in (
+            "C[i]argmax=accum",
+            "C[i]argmin=accum*2.0",
+            "accum>2.0?L.add(i,j)",
+            "C[i]+=accum",
+            "near[i].top(3,accum,j)",
+        )
     ]
     + [(lowered(dtype="f64"), f"{CONFIG} lower_bounds=1", "lower_bounds=1; sums must be")],
     "resident_rows_extents": [(lowered(m=1 << 30), CONFIG, "less than 2147483648 elements")],

@@ -30,12 +30,14 @@ class ResidentRowsSpace(CandidateSpace):
         "resident_rows_k",
         "resident_rows_copies",
         "resident_rows_columns",
+        "resident_rows_lanes",
     )
     extent_rules = (
         "range",
         "resident_rows_bounds",
         "resident_rows_extents",
         "resident_rows_parts",
+        "resident_rows_one_part",
         "resident_rows_workspace",
     )
 

@@ -15,6 +15,8 @@ FAMILY = Family(
     candidates=ResidentRowsSpace(),
     model=module("ptxgen.families.resident_rows.perf_model"),
     plan=class_in("ptxgen.families.resident_rows.plan", "ResidentRowsPlan"),
-    provides=frozenset(("plus_times", "inner_expression", "strided", "strided_output", "row_reduce", "select_values")),
-    scope=f"reductions of rows over j and lists of pairs, K from 1 to {axes.LONGEST}",
+    provides=frozenset(
+        ("plus_times", "inner_expression", "strided", "strided_output", "row_reduce", "row_top", "select_values")
+    ),
+    scope=f"reductions and best values of rows over j, and lists of pairs, K from 1 to {axes.LONGEST}",
 )

@@ -6,16 +6,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from ptxgen.codegen.geometry import Geometry
 from ptxgen.codegen.vectorized import WARP, IntOrColumn, ceil_div
 from ptxgen.expr.value_types import type_of
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.lowering.row_reduce import RowReduce
+from ptxgen.lowering.row_top import RowTop
 from ptxgen.lowering.sink import SelectValues
 
 FIXED_REGISTERS = 40  #: registers per thread besides rows, columns, sums and states
 FULL = 128  #: a warp appends its queue of selected pairs to the lists when the queue has this many entries
 INDEX_BYTES = 4  #: bytes of a row index, and of a column index, in a queue
+LIST_REGISTERS = 3  #: registers of a thread for a row's best values: a record, and the bound
 COPY_REGISTERS = 3  #: registers for each element of a tile that a thread copies: its address, and the element
 
 
@@ -36,6 +40,12 @@ def state_bytes(p: KernelProblem) -> int:
     return 1 << (size - 1).bit_length()
 
 
+def column_lanes(p: KernelProblem) -> int:
+    """The number of lanes that have the same rows, and different columns. All lanes of a warp have the rows whose best
+    values the warp keeps, one value per lane."""
+    return WARP if isinstance(p.sink, RowTop) else 1
+
+
 def queue_entries(c: Any) -> Any:
     """The number of entries of a warp's queue. It has room for all pairs of the columns that are computed together."""
     return FULL + WARP * c.thread_rows * c.columns_at_once
@@ -50,21 +60,24 @@ def queue_bytes(p: KernelProblem, c: Any) -> Any:
 def geometry(p: KernelProblem, c: Any) -> ResidentRowsGeometry:
     """The geometry of ``c``, a configuration or columns of many, on ``p``."""
     words, threads = p.element.bytes // 4, WARP * c.row_warps
-    rows = threads * c.thread_rows
+    lanes = column_lanes(p)
+    rows = threads // lanes * c.thread_rows
     row_blocks = ceil_div(p.m, rows)
     tiles = ceil_div(p.n, c.tile_columns)
     tiles = tiles + (tiles == 0)
     states, copies = state_bytes(p), ceil_div(c.resident_k * c.tile_columns, threads)
     pairs = c.thread_rows * c.columns_at_once
-    columns = c.columns_at_once * (4 * words) + COPY_REGISTERS * copies
+    columns, copied = c.columns_at_once * (4 * words), COPY_REGISTERS * copies
+    sums = pairs * (p.accumulator.bytes // 4)
+    # best values of rows: the sums of a row that may change its records are computed after the bounds
+    used = columns + copied + 2 * sums if lanes == 1 else np.maximum(columns + sums, copied)
     return ResidentRowsGeometry(
         threads=threads,
         shared=(c.resident_k + c.lower_bounds) * c.tile_columns * p.element.bytes + c.row_warps * queue_bytes(p, c),
         registers=FIXED_REGISTERS
-        + c.thread_rows * (c.resident_k * words + states // 4 + 1)
-        + columns
-        + c.lower_bounds * (c.columns_at_once + 2 * c.thread_rows)
-        + pairs * (p.accumulator.bytes // 4) * 2,
+        + c.thread_rows * (c.resident_k * words + states // 4 + (1 if lanes == 1 else LIST_REGISTERS))
+        + used
+        + c.lower_bounds * (c.columns_at_once + 2 * c.thread_rows),
         blocks=row_blocks * c.column_parts,
         workspace=c.column_parts * p.m * states,
         rows=rows,

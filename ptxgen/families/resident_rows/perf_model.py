@@ -11,12 +11,13 @@ from ptxgen.codegen.vectorized import WARP, float32
 from ptxgen.expr.cost import instructions_by_pipe
 from ptxgen.families.common import perf_costs
 from ptxgen.families.common.perf_blocks import Cells, Floats, Work, resident_blocks
-from ptxgen.families.resident_rows.geometry import ResidentRowsGeometry
+from ptxgen.families.resident_rows.geometry import ResidentRowsGeometry, column_lanes
 from ptxgen.families.resident_rows.sum_bounds import BEST as BEST_SUM
 from ptxgen.families.resident_rows.sum_bounds import bound_of
 from ptxgen.lowering import step_rate
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.lowering.row_reduce import RowReduce
+from ptxgen.lowering.row_top import RowTop
 from ptxgen.lowering.sink import SelectValues
 from ptxgen.lowering.states import POSITIONS
 from ptxgen.problem.device import Device
@@ -27,6 +28,8 @@ BEST = 1.0
 COMPARED = 6.0  #: issue slots of a group of columns for all rows together: branches, and loads of columns to registers
 REPLACED = 40.0  #: issue slots of a group of columns that may replace the best value of a lane
 EFFICIENCY = 0.8  #: share of the issue slots that steps on registers reach
+CHANGED = 60.0  #: issue slots of a group of columns that may change the records of a row
+KEYED, MOVED = 8.0, 30.0  #: issue slots of each column of it for its record, and of a record that enters the row's
 SELECTED = 1 / 1000  #: share of the pairs that lists are expected to take
 ENTERED = (4.0, 10.0)  #: issue slots for queueing: of each pair in a group with a selected pair, and of a selected pair
 TILE = 400.0  #: cycles of a tile of columns besides its pairs: loads and barriers
@@ -56,6 +59,8 @@ def pair_slots(p: KernelProblem, c: Columns, d: Device) -> Any:
         queued = WARP * SELECTED * ENTERED[1]
         whole = steps + count + COMPARED / pairs + _reached(pairs) * (count + ENTERED[0]) + queued
         entered = steps + count + ENTERED[0]
+    elif isinstance(p.sink, RowTop):
+        whole, queued, entered = steps + compared, 0.0, 0.0
     else:
         whole = steps + (compared if keeps_best(p) else JOINED)
         queued, entered = 0.0, steps + JOINED
@@ -76,14 +81,18 @@ def follows_best(p: KernelProblem) -> bool:
 def replaced_slots(p: KernelProblem, c: Columns, d: Device) -> Any:
     """The number of issue slots of one lane for columns that may replace the best value of a row."""
     sums = c.columns_at_once * c.resident_k * step_slots(p, d) if follows_best(p) else 0
+    if isinstance(p.sink, RowTop):
+        return CHANGED + MOVED + KEYED * c.columns_at_once + np.where(c.lower_bounds, sums, 0)
     return np.where(c.lower_bounds, (REPLACED + sums) * follows_best(p), REPLACED * keeps_best(p))
 
 
 def work(p: KernelProblem, c: Columns, g: ResidentRowsGeometry, d: Device) -> Work:
     """The cost of a column of a block; ``busy``: cycles of a multiprocessor."""
     reads = (c.resident_k + c.lower_bounds) / c.columns_at_once
+    lanes, warps = column_lanes(p), g.threads / WARP
     slots = (c.thread_rows * pair_slots(p, c, d) + reads) / EFFICIENCY
-    warps = g.threads / WARP
+    # lanes that read different columns read all of their bytes
+    slots = slots if lanes == 1 else np.maximum(slots, c.resident_k + c.lower_bounds) / lanes
     resident = resident_blocks(c, g, d)
     schedulers = np.minimum(warps * resident / 4, 4)
     idle = 1 + FEW / np.maximum(schedulers, 0.25)
@@ -93,15 +102,17 @@ def work(p: KernelProblem, c: Columns, g: ResidentRowsGeometry, d: Device) -> Wo
         busy=slots * warps / perf_costs.ISSUE * idle,
         latency=slots * np.maximum(warps / 4, 1) * 1.3,
         stages=c.tile_columns,
-        math=c.columns_at_once,
+        math=c.columns_at_once * lanes,
         red=c.thread_rows * warps * replaced_slots(p, c, d) / perf_costs.ISSUE,
     )
 
 
-def replaced_groups(groups: Any) -> Any:
+def replaced_groups(p: KernelProblem, groups: Any) -> Any:
     """The number of groups of columns that replace the best value of a lane of a warp, if columns have no order: the
-    n-th group replaces that of a lane with probability 1/n."""
-    return np.minimum(groups, WARP) + WARP * np.log(np.maximum(groups / WARP, 1))
+    n-th group replaces that of a lane with probability 1/n. With ``count`` best values of a row, it changes them with
+    probability count/n."""
+    values = p.sink.count if isinstance(p.sink, RowTop) else WARP
+    return np.minimum(groups, values) + values * np.log(np.maximum(groups / values, 1))
 
 
 def cell(p: KernelProblem, c: Columns, g: ResidentRowsGeometry, d: Device) -> Cells:
@@ -117,7 +128,7 @@ def microseconds(p: KernelProblem, d: Device, w: Work, rows: Any, x: Cells, cell
     """The predicted microseconds of a launch: waves of blocks, which share the issue slots of a multiprocessor."""
     columns, blocks = x.iterations[cell], x.blocks[cell]
     tiles = columns / np.maximum(w.stages[rows], 1) * np.float32(TILE)
-    replaced = replaced_groups(columns / np.maximum(w.math[rows], 1)) * w.red[rows]
+    replaced = replaced_groups(p, columns / np.maximum(w.math[rows], 1)) * w.red[rows]
     sms, resident = np.float32(d.sms), w.resident[rows]
     full = np.floor(blocks / (sms * resident))
     left = np.ceil((blocks - full * sms * resident) / sms)

@@ -34,10 +34,19 @@ from ptxgen.expr.node import Node, constant, node, variable
 from ptxgen.expr.ptx import Temporaries, statements
 from ptxgen.expr.value_types import type_of
 from ptxgen.families.resident_rows.axes import LOAD_BYTES, MOST_COLUMNS
-from ptxgen.families.resident_rows.geometry import FULL, INDEX_BYTES, ResidentRowsGeometry, geometry, queue_entries
+from ptxgen.families.resident_rows.best_values import BestValues
+from ptxgen.families.resident_rows.geometry import (
+    FULL,
+    INDEX_BYTES,
+    ResidentRowsGeometry,
+    column_lanes,
+    geometry,
+    queue_entries,
+)
 from ptxgen.families.resident_rows.sum_bounds import RowBounds, SumBounds
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.lowering.row_reduce import RowReduce
+from ptxgen.lowering.row_top import RowTop
 from ptxgen.lowering.states import INDEX, POSITIONS
 
 
@@ -256,8 +265,8 @@ class ResidentRows(Part):
     """The rows of a thread, the columns that it reads, and the reductions of their pairs.
 
     ``rows``: rows of a thread; ``k``: elements of a row; ``vec``: columns that are computed together; ``columns``:
-    columns of the tile in shared memory; ``threads``: threads of the block; ``bounds``: the bounds that exclude pairs,
-    None: all pairs are computed.
+    columns of the tile in shared memory; ``threads``: threads of the block; ``lanes``: lanes that have the same
+    rows, and different columns; ``bounds``: the bounds that exclude pairs, None: all pairs are computed.
     """
 
     problem: KernelProblem
@@ -268,6 +277,7 @@ class ResidentRows(Part):
     vec: int
     columns: int
     threads: int
+    lanes: int
     bounds: SumBounds | None
 
     @property
@@ -280,7 +290,8 @@ class ResidentRows(Part):
         cls, p: KernelProblem, c: Config, arithmetic: Arithmetic, reducer: Reducer, threads: int, sm: int
     ) -> ResidentRows:
         sizes = c.thread_rows, c.resident_k, c.columns_at_once, c.tile_columns, threads
-        return cls(p, arithmetic, reducer, *sizes, SumBounds(p, sm, *sizes) if c.lower_bounds else None)
+        bounds = SumBounds(p, sm, *sizes) if c.lower_bounds else None
+        return cls(p, arithmetic, reducer, *sizes, column_lanes(p), bounds)
 
     @property
     def ptx_type(self) -> str:
@@ -313,7 +324,26 @@ class ResidentRows(Part):
     @property
     def row_elements(self) -> int:
         """The number of rows of a block."""
-        return self.rows * self.threads
+        return self.rows * self.row_threads
+
+    @property
+    def row_threads(self) -> int:
+        """The number of threads, or warps, that have different rows."""
+        return self.threads // self.lanes
+
+    log2_lanes = Log2("lanes")
+    lane_mask = Mask("lanes")
+
+    @property
+    def vector_bytes(self) -> int:
+        """The number of bytes of the columns that a lane loads together, of one k."""
+        return self.vec * self.bytes
+
+    @property
+    def by_columns(self) -> bool:
+        """True if columns after the last whole vector are computed one by one; else lanes ignore those that they do not
+        have."""
+        return self.lanes == 1 and self.vec > 1
 
     @property
     def copies(self) -> int:
@@ -365,7 +395,7 @@ class ResidentRows(Part):
     @property
     def row_starts(self) -> range:
         """The distances from a thread's first row to each of its rows."""
-        return range(0, self.row_elements, self.threads)
+        return range(0, self.row_elements, self.row_threads)
 
     @property
     def copied(self) -> list[tuple[int, int]]:
@@ -423,10 +453,12 @@ class GroupRow:
 
 @dataclass(frozen=True)
 class ColumnGroup:
-    """Columns that are computed together. ``prefix``: prefix of labels; ``loads``: the instructions that load the
-    columns; ``bytes``: bytes of a row of their tile; ``last``: True for the columns after the last whole vector."""
+    """Columns that are computed together. ``step``: the columns of all lanes; ``prefix``: prefix of labels; ``loads``:
+    the instructions that load the columns; ``bytes``: bytes of a row of their tile, for all lanes; ``last``: True for
+    the columns after the last whole vector."""
 
     columns: int
+    step: int
     prefix: str
     loads: list[str]
     bytes: int
@@ -443,8 +475,11 @@ class ResidentRowsPlan(Plan):
 
     kernel = "kernel/resident_rows.mako"
     mainloop: ResidentRows
-    taken: ResidentStates | ResidentLists  #: the part that takes the results
-    parameter_meanings: Mapping[str, str] = {"part_columns": "columns of a part, a multiple of the tile's"}
+    taken: ResidentStates | ResidentLists | BestValues  #: the part that takes the results
+    parameter_meanings: Mapping[str, str] = {
+        "part_columns": "columns of a part, a multiple of the tile's",
+        "best_count": "best values of a row",
+    }
 
     def _compose(self) -> None:
         assert isinstance(self.geometry, ResidentRowsGeometry)
@@ -456,6 +491,9 @@ class ResidentRowsPlan(Plan):
         if isinstance(p.sink, RowReduce):
             self.taken = self.states = ResidentStates(p, sm, 1, rows=c.thread_rows, bounded=bool(c.lower_bounds))
             self.sink_kernels = ResidentReduceKernels(p, self.entry, self.states, c.column_parts)
+        elif isinstance(p.sink, RowTop):
+            values = RowValues(p, sm, c.columns_at_once, 1, 1).taken.of(0)
+            self.taken = BestValues(p, sm, c.thread_rows, tuple(values), bool(c.lower_bounds))
         else:
             entries, start = queue_entries(c), self.mainloop.tile_bytes
             self.taken = self.selected = ResidentLists(p, entries, c.row_warps, start, bool(c.lower_bounds))
@@ -468,7 +506,8 @@ class ResidentRowsPlan(Plan):
             for r, x in enumerate(values)
         ]
         last = columns < own.vec
-        return ColumnGroup(columns, prefix, own.loads(columns), columns * own.bytes, rows, last)
+        step = columns * own.lanes
+        return ColumnGroup(columns, step, prefix, own.loads(columns), step * own.bytes, rows, last)
 
     @cached_property
     def group(self) -> ColumnGroup:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from ptxgen.codegen.config.rule import Rule
+from ptxgen.families.resident_rows.axes import LOAD_BYTES
+from ptxgen.families.resident_rows.geometry import column_lanes
 from ptxgen.families.resident_rows.sum_bounds import bound_of
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.lowering.row_reduce import RowReduce
+from ptxgen.lowering.row_top import RowTop
 from ptxgen.lowering.sink import SelectValues
 
 WORKSPACE_LIMIT = 1 << 30  #: most bytes of the states
@@ -27,8 +30,10 @@ def reads_operands_alone(p: KernelProblem) -> bool:
 RULES = (
     Rule(
         "resident_rows_sink",
-        lambda p, c, g, d: isinstance(p.sink, SelectValues) or (isinstance(p.sink, RowReduce) and p.sink.axis == "i"),
-        "lists of pairs, and reductions of rows, over j: threads have rows of A",
+        lambda p, c, g, d: (
+            isinstance(p.sink, SelectValues | RowTop) or (isinstance(p.sink, RowReduce) and p.sink.axis == "i")
+        ),
+        "lists of pairs, and reductions or best values of rows, over j: threads have rows of A",
     ),
     Rule(
         "resident_rows_types",
@@ -58,6 +63,18 @@ RULES = (
         "columns_at_once={c.columns_at_once}; a tile of tile_columns={c.tile_columns} must have as many",
     ),
     Rule(
+        "resident_rows_lanes",
+        lambda p, c, g, d: (
+            (column_lanes(p) == 1)
+            | (
+                (c.columns_at_once * p.element.bytes <= LOAD_BYTES)
+                & (column_lanes(p) * c.columns_at_once <= c.tile_columns)
+            )
+        ),
+        "columns_at_once={c.columns_at_once}; each lane of a warp has as many, which one access loads, and a tile of"
+        " tile_columns={c.tile_columns} must have those of all lanes",
+    ),
+    Rule(
         "resident_rows_bounds",
         lambda p, c, g, d: (c.lower_bounds == 0) | (bound_of(p) is not None),
         "lower_bounds=1; sums must be those of squares of differences of f32, and what takes them min or argmin of"
@@ -72,6 +89,11 @@ RULES = (
         "resident_rows_parts",
         lambda p, c, g, d: (c.column_parts == 1) | ((c.column_parts - 1) * g.part_columns < p.n),
         "column_parts={c.column_parts} of {p.n} columns: parts of {g.part_columns} leave one without a column",
+    ),
+    Rule(
+        "resident_rows_one_part",
+        lambda p, c, g, d: (c.column_parts == 1) | (not isinstance(p.sink, RowTop)),
+        "column_parts={c.column_parts}; it must be 1 for best values of rows",
     ),
     Rule(
         "resident_rows_workspace",

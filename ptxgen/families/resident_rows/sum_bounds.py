@@ -29,6 +29,7 @@ from ptxgen.expr.value_types import PRED
 from ptxgen.lowering.algebra import ACCUMULATOR, InnerExpression
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.lowering.row_reduce import RowReduce
+from ptxgen.lowering.row_top import RowTop
 from ptxgen.lowering.sink import SelectValues
 
 TYPE = "f32"
@@ -36,7 +37,7 @@ ROUNDING = 2.0**-24
 LEAST = 2.0**-100  #: covers the losses of values below the normal numbers
 MOST = 2.0**100  #: norms from this value on are replaced by NaN
 SUM = variable(ACCUMULATOR, TYPE)
-BEST = variable("best_sum", TYPE)  #: the least sum of a row so far
+BEST = variable("best_sum", TYPE)  #: the least sum of a row so far, or the last of its least sums
 ROOT = node("sqrt", TYPE, SUM)
 SQUARED = 1 + 2.0**-20  #: what covers the roundings of a root, which has one, and of its square
 EXTREMES = ("argmin", "min")
@@ -60,6 +61,8 @@ def bound_of(p: KernelProblem) -> Node | None:
         return None
     if isinstance(sink, SelectValues):
         return greatest_sum(sink.condition, p)
+    if isinstance(sink, RowTop):
+        return BEST if sink.value is SUM and not sink.greatest else None
     if not isinstance(sink, RowReduce):
         return None
     if sink.op in EXTREMES:

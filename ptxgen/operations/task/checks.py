@@ -13,6 +13,7 @@ from ptxgen.expr.node import constant, substituted
 from ptxgen.expr.operators import OPERATORS
 from ptxgen.expr.value_types import type_of
 from ptxgen.lowering.aggregate import REJECTED
+from ptxgen.lowering.row_top import RowTop
 from ptxgen.lowering.sink import SelectValues
 from ptxgen.operations.gemm.checks import with_row_padding
 from ptxgen.operations.gemm.strided_arrays import C, elements, store_operand
@@ -21,7 +22,7 @@ from ptxgen.operations.task.fast_distances import SPLIT
 from ptxgen.operations.task.joined_keys import joined_keys
 from ptxgen.operations.task.list_checks import list_error
 from ptxgen.operations.task.lowering import as_computed
-from ptxgen.operations.task.oracle import Dense, Listed, Ordered, evaluate, factors_of
+from ptxgen.operations.task.oracle import Dense, Listed, Ordered, Result, difference, evaluate, factors_of
 from ptxgen.operations.task.problem import ResultArray, Task
 from ptxgen.operations.task.program import AXES, POSITIONS, Aggregate, Input, Scatter
 from ptxgen.operations.task.sum_parts import sums_of
@@ -141,9 +142,7 @@ def _unwritten(x: ResultArray) -> Array:
     return np.full(x.shape[0] * x.dtype.bytes, 0xFF, np.uint8).view(x.dtype.numpy)
 
 
-def expected(
-    p: Task, arrays: Mapping[str, Array], scalars: Mapping[str, float], relaxed: bool = False
-) -> Dense | Listed:
+def expected(p: Task, arrays: Mapping[str, Array], scalars: Mapping[str, float], relaxed: bool = False) -> Result:
     """The results of the program, by the oracle. ``relaxed``: True: the results of the rewritten program that kernels
     compute, which may differ where a part of the step as written is not a finite number."""
     program = p.program
@@ -152,9 +151,7 @@ def expected(
     groups = {"C": p.group_extents} if p.groups else None
     extents = {"i": p.m, "j": p.n, "k": p.k}
     if p.batch == 1:
-        result = evaluate(program, {**arrays, **scalars}, extents, groups)["C"]
-        assert not isinstance(result, Ordered)  # no kernel has such an output
-        return result
+        return evaluate(program, {**arrays, **scalars}, extents, groups)["C"]
     items = []
     for n in range(p.batch):
         matrices = {role: arrays[role][n % len(arrays[role])] for role in ("A", "B")}
@@ -165,7 +162,7 @@ def expected(
     return Dense(np.stack([x.values for x in items]), np.stack([x.error for x in items]), written)
 
 
-def deviation(p: Task, got: Array, oracle: Dense | Listed) -> Deviation:
+def deviation(p: Task, got: Array, oracle: Result) -> Deviation:
     """The deviation of C from the oracle's results. Elements of pairs that are not computed must be poison."""
     assert isinstance(oracle, Dense)
     if got.size == 0:
@@ -209,12 +206,15 @@ def check_task(
         runner.workspace.release()
 
 
-def _compared(p: Task, out: Mapping[str, Array], oracle: Dense | Listed) -> Deviation:
-    """The deviation of the outputs from the oracle's; for lists it is 0 or infinite. Elements between the rows of C
-    must not change."""
+def _compared(p: Task, out: Mapping[str, Array], oracle: Result) -> Deviation:
+    """The deviation of the outputs from the oracle's; for lists and best values it is 0 or infinite. Elements
+    between the rows of C must not change."""
     if isinstance(oracle, Listed):
         assert p.selected is not None
         return Deviation(np.inf if list_error(p.selected, oracle, out) else 0.0, (-1, -1), 0.0)
+    if isinstance(oracle, Ordered):
+        wrong = difference(oracle, (out["C"], None, out[RowTop.COLUMNS]), FACTOR)
+        return Deviation(np.inf if wrong else 0.0, (-1, -1), 0.0)
     whole = out["C"]
     if not p.stores_pairs:
         rejected = REJECTED in out and int(out[REJECTED][0]) != oracle.dropped
@@ -233,7 +233,7 @@ class TaskOperandSets(OperandSets):
 
     def __init__(self, driver: Driver, problem: Task, timing: Timing, seed: int = 0) -> None:
         self.problem, self.arrays = problem, random_arrays(problem, seed=seed)
-        self._oracles: dict[int, Dense | Listed] = {}  # by the number of rows
+        self._oracles: dict[int, Result] = {}  # by the number of rows
         self.arrays |= random_keys(problem, "integers", np.random.default_rng(seed))  # sorted, none is out of range
         given = _with_padding(problem, stored(problem, self.arrays))
         sizes = {name: given.pop(name).nbytes for name in problem.outputs}
@@ -254,6 +254,8 @@ class TaskOperandSets(OperandSets):
             most = ALL_STEPS if factors_of(p.program) is None else ALL_PRODUCTS
             if p.m * p.n * p.k > most or p.m * p.n > max(limit, p.n):
                 return Deviation(0.0, (-1, -1), 0.0)
+            if p.keeps_best:
+                return self._best_deviation()
             return self._reduced_deviation() if p.selected is None else self._list_deviation()
         count = int(max(min(limit // max(p.n, 1), STEPS // max(p.n * p.k, 1), p.m), 1))
         rows, item = np.unique(np.linspace(0, p.m - 1, count).astype(int)), p.batch - 1
@@ -271,6 +273,14 @@ class TaskOperandSets(OperandSets):
         where = (int(rows[compared.where[0]]), compared.where[1])
         return Deviation(compared.ratio, where if p.batch == 1 else (item, *where), compared.worst)
 
+    def _best_deviation(self) -> Deviation:
+        """The deviation of the best values of the first set."""
+        p = self.problem
+        out = {name: np.empty(x.shape, x.dtype.numpy) for name, x in p.result_arrays.items()}
+        for name, x in out.items():
+            self.driver.download(self.sets[0][name], x)
+        return _compared(p, out, self._oracle(p.m, lambda: expected(p, self.arrays, p.typical_scalars)))
+
     def _list_deviation(self) -> Deviation:
         """The deviation of the lists of the first set."""
         p = self.problem
@@ -284,7 +294,7 @@ class TaskOperandSets(OperandSets):
                 x[count:].view(np.uint8)[...] = 0xFF
         return _compared(p, out, self._oracle(p.m, lambda: expected(p, self.arrays, p.typical_scalars)))
 
-    def _oracle(self, rows: int, compute: Callable[[], Dense | Listed]) -> Dense | Listed:
+    def _oracle(self, rows: int, compute: Callable[[], Result]) -> Result:
         """The oracle's results for ``rows`` rows, cached."""
         if rows not in self._oracles:
             self._oracles[rows] = compute()

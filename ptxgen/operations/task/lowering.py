@@ -12,7 +12,7 @@ from ptxgen.expr.node import Node, node, rewritten, variable, walk
 from ptxgen.expr.operators import OPERATORS
 from ptxgen.expr.ptx import check
 from ptxgen.expr.simplify import simplified
-from ptxgen.expr.value_types import type_of
+from ptxgen.expr.value_types import PRED, type_of
 from ptxgen.lowering import aggregate as groups
 from ptxgen.lowering import row_reduce as rows
 from ptxgen.lowering import scatter
@@ -21,6 +21,7 @@ from ptxgen.lowering.algebra import PLUS_TIMES, Algebra, InnerExpression, Scalar
 from ptxgen.lowering.bit_products import bit_form
 from ptxgen.lowering.element_groups import ElementGroups
 from ptxgen.lowering.kernel_problem import KernelProblem, MirroredExtents, at_least_one
+from ptxgen.lowering.row_top import RowTop
 from ptxgen.lowering.sink import Elements, SelectValues, StoreValue, ValueSink
 from ptxgen.lowering.states import StateReduction
 from ptxgen.lowering.strided import aligned_access, matrix_product
@@ -99,7 +100,7 @@ def lower_task(p: Task) -> KernelProblem:
     read = sum(p.m * p.n * dtype(x.element.type).bytes for x in sink.elements)
     moved = product.moved + read
     lowered = replace(product, name=f"task_{types}_{p.layout.lower()}", algebra=algebra, sink=sink, moved=moved)
-    reshaped = isinstance(sink, groups.KeyedSink | rows.RowReduce)
+    reshaped = isinstance(sink, groups.KeyedSink | rows.RowReduce | RowTop)
     complete = _reshaped if reshaped else _one_by_one
     if p.mirrored:
         every = replace(lowered, sink=replace(sink, mirrored=False), moved=lowered.moved - p.shared_bytes)
@@ -151,7 +152,7 @@ def _sink(p: Task, program: Program, roles: Roles, whole: Node, accumulator: str
             f"the text of the task has {count} outputs; a kernel has one, so it must have one: write a text for each"
             " (calls, and the command task, compute all)"
         )
-    if isinstance(output, Top | Distinct):
+    if isinstance(output, Top | Distinct) and not p.keeps_best:
         what = "of top or bottom" if isinstance(output, Top) else "of distinct"
         raise InputError(
             f"the output {output.name} is {what}, which has no kernel of its own: calls compute it from lists"
@@ -174,6 +175,11 @@ def _sink(p: Task, program: Program, roles: Roles, whole: Node, accumulator: str
     if isinstance(output, Select):
         fields["scalars"] = (*scalars, SelectValues.CAPACITY)
         return SelectValues(condition=roots[0], values=tuple(roots[1:]), **fields)
+    if isinstance(output, Top):
+        condition, best, number = roots
+        if condition.op != "constant" or not condition.value:
+            fields["when"] = condition if program.when is None else node("&", PRED, program.when, condition)
+        return RowTop(value=best, count=int(number.value), greatest=output.greatest, **fields)
     if isinstance(output, RowReduce):
         return rows.RowReduce(value=roots[0], axis=output.axis, op=output.op, **fields)
     if isinstance(output, Scatter):

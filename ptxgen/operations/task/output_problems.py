@@ -21,7 +21,8 @@ def problems_of(p: Task) -> dict[str, Task]:
     behind a bound. Raises InputError if the outputs store matrices both by rows and by columns."""
     program, outputs = p.program, p.program.outputs
     if len(outputs) == 1:
-        return {"list": _direct(p, program, outputs[0])} if isinstance(outputs[0], Top) else {}
+        listed = isinstance(outputs[0], Top) and not p.keeps_best
+        return {"list": _direct(p, program, outputs[0])} if listed else {}
     if len({x.axes for x in outputs if isinstance(x, Store)}) > 1:
         raise InputError(
             f"the text {p.text} stores matrices by rows and by columns; a problem has one of them: write a text for"

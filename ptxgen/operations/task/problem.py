@@ -14,15 +14,27 @@ from ptxgen.errors import DtypeError, InputError, ShapeError
 from ptxgen.expr.node import node, variable
 from ptxgen.expr.value_types import PRED
 from ptxgen.lowering.aggregate import REJECTED, depends_on_order
+from ptxgen.lowering.row_top import RowTop
 from ptxgen.lowering.sink import SelectValues, list_names
 from ptxgen.lowering.states import StateReduction
 from ptxgen.operations.gemm.problem import CONTIGUOUS, LAYOUTS, Gemm
 from ptxgen.operations.task.joined_keys import joined_keys
 from ptxgen.operations.task.language.canonical import canonical as canonical_text
 from ptxgen.operations.task.language.texts import input_ranks, parse
-from ptxgen.operations.task.program import ACCUMULATOR, Aggregate, Input, Program, RowReduce, Scatter, Select, Store
+from ptxgen.operations.task.program import (
+    ACCUMULATOR,
+    Aggregate,
+    Input,
+    Program,
+    RowReduce,
+    Scatter,
+    Select,
+    Store,
+    Top,
+)
 from ptxgen.operations.task.roles import Roles, roles_of
 from ptxgen.operations.task.symmetry import computes_half, one_array
+from ptxgen.operations.task.top_lists import keeps_best
 from ptxgen.problem.base import COMPUTE_MODES, EXTENT_LIMIT, SUMS, described
 from ptxgen.problem.dtypes import DTYPES, Dtype, canonical, dtype
 
@@ -282,6 +294,10 @@ class Task(Gemm):
             return {"C": ResultArray(self.group_extents, self.output), REJECTED: ResultArray((1,), COUNTER)}
         if isinstance(output, Scatter):
             return {"C": ResultArray(self.group_extents, self.output)}
+        if self.keeps_best:
+            assert isinstance(output, Top)
+            shape = self.m, int(output.count.value)
+            return {"C": ResultArray(shape, self.output), RowTop.COLUMNS: ResultArray(shape, dtype("s32"))}
         if self.selected is None:
             return {"C": ResultArray((self.batch, self.m, self.n)[self.batch == 1 :], self.output)}
         lists = zip(list_names(len(self.selected.values)), self.selected.values, strict=True)
@@ -292,6 +308,11 @@ class Task(Gemm):
     def stores_pairs(self) -> bool:
         """True if C has an element for each pair (i, j), at its row and column."""
         return isinstance(self.program.outputs[0], Store)
+
+    @cached_property
+    def keeps_best(self) -> bool:
+        """True if the output is the best values of each row, and a kernel may keep them."""
+        return self.batch == 1 and self.n > 0 and keeps_best(self.program, self.k)
 
     @property
     def selected(self) -> Select | None:

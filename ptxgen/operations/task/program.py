@@ -23,6 +23,8 @@ EXTENTS = ("M", "N", "K")  #: the names of the extents, in the order of ``AXES``
 #: reductions over k that are not operators: the position of an extreme; and the mean
 POSITIONS = ("argmin", "argmax")
 MEAN = "mean"
+#: the most values of a row, and the largest K, for which kernels keep the best values of rows
+MOST_KEPT, LONGEST_KEPT = 32, 32
 #: the most values that an output of the greatest or least values may have
 MOST_TOP = 1 << 16
 

@@ -75,9 +75,9 @@ class Roles:
 @lru_cache(maxsize=256)
 def roles_of(program: Program) -> Roles:
     """The roles of the arrays of a program. Raises InputError if its step reads no array with the axes of A or of B."""
-    exchanged = any(isinstance(x, Store) and x.axes == ("j", "i") for x in program.outputs)
-    if exchanged:
-        program = _exchanged(program)
+    by_columns = any(isinstance(x, Store) and x.axes == ("j", "i") for x in program.outputs)
+    if by_columns:
+        program = exchanged(program)
     every = [Use("", x.name, x.dtype, axes) for x in program.inputs for axes in x.uses]
     named: list[Use] = []
     for role, side in SIDES.items():
@@ -104,14 +104,15 @@ def roles_of(program: Program) -> Roles:
         with_variables(replace(x, name=role), changes) for x, (role, _) in zip(program.outputs, names, strict=True)
     )
     changed = with_variables(replace(program, inputs=inputs, outputs=outputs), changes)
-    return Roles(changed, tuple(named), scalars, tuple(names), exchanged)
+    return Roles(changed, tuple(named), scalars, tuple(names), by_columns)
 
 
 #: name of an axis or extent -> its name after i and j are exchanged
 _OTHER = {"i": "j", "j": "i", "M": "N", "N": "M"}
 
 
-def _exchanged(program: Program) -> Program:
+@lru_cache(maxsize=256)
+def exchanged(program: Program) -> Program:
     """The program with i and j exchanged."""
     read = {x.value: x.type for x in walk(*roots(program)) if x.op == "variable"}
     changes = {name: variable(exchanged_name(name), element_type) for name, element_type in read.items()}

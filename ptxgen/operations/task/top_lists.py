@@ -7,13 +7,25 @@ the bound.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from ptxgen.expr.node import Node, node, substituted, variable, variables
+from ptxgen.expr.node import Node, constant, node, substituted, variable, variables
 from ptxgen.expr.value_types import PRED, type_of
 from ptxgen.operations.task.assembling import array_of, axes_of, mapped, program_of, roots
-from ptxgen.operations.task.program import AXES, EXTENTS, Input, Program, RowReduce, Select, Store, Top
+from ptxgen.operations.task.program import (
+    AXES,
+    EXTENTS,
+    LONGEST_KEPT,
+    MOST_KEPT,
+    Input,
+    Program,
+    RowReduce,
+    Select,
+    Store,
+    Top,
+)
+from ptxgen.operations.task.roles import exchanged
 from ptxgen.operations.task.typed import Number, binary
 
 LEAST_ROOM, PAIRS = 1 << 10, 64
@@ -106,6 +118,30 @@ def stores_values(program: Program) -> bool:
     output = program.outputs[0]
     assert isinstance(output, Top)
     return program.when is None and output.condition.op == "constant" and bool(output.condition.value)
+
+
+@lru_cache(maxsize=256)
+def keeping(program: Program, n: int) -> Program:
+    """The program for the ``n`` best values of each row i; i and j are exchanged if the output of ``program`` has axis
+    j."""
+    output = program.outputs[0]
+    assert isinstance(output, Top)
+    best = replace(output, count=constant(n, "s32"))
+    kept = program_of(program.step, program.reduction, program.accumulator, (best,), program.initial, program.when)
+    return kept if output.axis == "i" else exchanged(kept)
+
+
+@lru_cache(maxsize=256)
+def keeps_best(program: Program, k: int) -> bool:
+    """True if kernels may keep the best values of each row i: f32 values that read no array along j, up to
+    ``MOST_KEPT`` of a row, with K from 1 to ``LONGEST_KEPT``."""
+    output = program.outputs[0]
+    if not isinstance(output, Top) or len(program.outputs) > 1 or output.axis != "i":
+        return False
+    few = output.count.op == "constant" and 0 < int(output.count.value) <= MOST_KEPT
+    read = variables(output.value, output.condition, *([] if program.when is None else [program.when]))
+    of_rows = all("j" not in axes_of(name) for name in read)
+    return few and of_rows and output.value.type == "f32" and 0 < k <= LONGEST_KEPT
 
 
 @lru_cache(maxsize=256)
