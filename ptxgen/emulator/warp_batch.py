@@ -36,6 +36,7 @@ from ptxgen.emulator.options import Options
 from ptxgen.emulator.ptx.demangle import demangled
 from ptxgen.emulator.ptx.dtypes import DTYPES, SPECIAL_PREDICATES, SPECIALS_64
 from ptxgen.emulator.ptx.syntax import SIZES, Function, Instruction, Reg, Unit, Variable
+from ptxgen.emulator.reductions import count_nonzero
 from ptxgen.emulator.stats import Stats
 from ptxgen.errors import Fault, OutOfBoundsFault, Place
 
@@ -102,6 +103,11 @@ class AddressInfo:
         if positions is None:
             positions = self.elements[size] = self.index >> (size.bit_length() - 1)
         return positions
+
+
+def spread(values: Array, lanes: int) -> Array:
+    """An array with an element for each lane, from one that may have a single value of all lanes."""
+    return values if values.ndim else np.broadcast_to(values, (lanes,))
 
 
 def any_lane(mask: Array) -> Array:
@@ -388,7 +394,7 @@ class WarpBatch:
         self.count = self.n
         if first + 32 > threads:
             self.alive = np.tile(np.arange(first, first + 32) < threads, self.blocks)
-            self.count = int(np.count_nonzero(self.alive))
+            self.count = count_nonzero(self.alive)
         self.groups: dict[int, Mask] = {0: None}
         #: positions at which lanes wait for the other lanes of their warp
         self.unconverged: set[int] = set()
@@ -521,7 +527,7 @@ class WarpBatch:
             assert group is not None
             mask = mask | group
         self.unconverged.discard(at)
-        if mask is not None and np.count_nonzero(mask) == self.count:
+        if mask is not None and count_nonzero(mask) == self.count:
             mask = None
         groups[at] = mask
 
@@ -536,10 +542,10 @@ class WarpBatch:
             mask = self.live()
         alive = self.live() & ~mask
         self.alive = alive
-        self.count = int(np.count_nonzero(alive))
+        self.count = count_nonzero(alive)
         self.unconverged.clear()
         for at, group in self.groups.items():
-            if group is not None and np.count_nonzero(group) == self.count:
+            if group is not None and count_nonzero(group) == self.count:
                 self.groups[at] = None
 
     def warps(self, mask: Mask) -> Any:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from ptxgen.emulator.engine.basic_block import Block
 from ptxgen.emulator.ptx.syntax import Instruction
+from ptxgen.emulator.reductions import any_true, count_nonzero
 from ptxgen.emulator.warp_batch import WarpBatch, Wave, fault
 from ptxgen.errors import DeadlockFault, DivergenceFault
 
@@ -40,7 +41,7 @@ def deadlock(waves: list[Wave], blocks: list[Block]) -> NoReturn:
 def other_lanes_wait(places: list[Place], batch: WarpBatch, lanes: Array) -> bool:
     """True if other lanes of the warp wait for something other than the convergence of the warp."""
     missing = batch.live() & np.repeat(batch.warps(lanes), 32) & ~lanes
-    return any((missing & mask).any() for other, _, mask, words in places if other is batch and words != UNCONVERGED)
+    return any(any_true(missing & mask) for other, _, mask, words in places if other is batch and words != UNCONVERGED)
 
 
 def exceeds_watchdog(c: WarpBatch, blocks: list[Block], limit: int) -> NoReturn:
@@ -88,6 +89,6 @@ def table(places: list[Place]) -> str:
 
 def row(batch: WarpBatch, ins: Instruction, lanes: Array, words: str) -> str:
     block, _ = batch.coordinates(int(np.argmax(lanes)))
-    blocks = int(np.count_nonzero(batch.warps(lanes)))
+    blocks = count_nonzero(batch.warps(lanes))
     more = f" and {blocks - 1} more" if blocks > 1 else ""
     return f"warp {batch.warp} of block {block}{more}, line {ins.line}: {' '.join(ins.text.split())[:80]} ({words})"

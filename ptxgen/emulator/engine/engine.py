@@ -21,6 +21,7 @@ from ptxgen.emulator.memory.global_memory import GlobalMemory
 from ptxgen.emulator.ops.arithmetic.numerics import UNDERFLOW
 from ptxgen.emulator.ops.operands.access import add_access_stats
 from ptxgen.emulator.options import Options
+from ptxgen.emulator.reductions import any_true, count_nonzero
 from ptxgen.emulator.stats import Stats
 from ptxgen.emulator.sync.async_state import AsyncState
 from ptxgen.emulator.sync.barriers import Barriers
@@ -28,7 +29,7 @@ from ptxgen.emulator.sync.checks import Checks
 from ptxgen.emulator.sync.happens_before import HappensBefore
 from ptxgen.emulator.sync.messages import Messages, Publications
 from ptxgen.emulator.sync.shadow import Shadow
-from ptxgen.emulator.warp_batch import LINE, WarpBatch, Wave, any_lane, fault, place_of
+from ptxgen.emulator.warp_batch import LINE, WarpBatch, Wave, any_lane, fault, place_of, spread
 from ptxgen.errors import DeadlockFault, DivergenceFault, Fault, Faults, RaceFault, UninitialisedFault
 
 Array = NDArray[Any]
@@ -361,11 +362,11 @@ class Engine:
                 if m is None:
                     k = c.count
                     blk.lanes += k
-                    blk.warps += c.blocks if c.alive is None else int(np.count_nonzero(c.warps(None)))
+                    blk.warps += c.blocks if c.alive is None else count_nonzero(c.warps(None))
                 else:
-                    k = int(np.count_nonzero(m))
+                    k = count_nonzero(m)
                     blk.lanes += k
-                    blk.warps += int(np.count_nonzero(c.warps(m)))
+                    blk.warps += count_nonzero(c.warps(m))
                 if blk.counter >= 0:
                     c.iterations[blk.counter] += 1 if m is None else m
                 for step in blk.steps:
@@ -383,7 +384,7 @@ class Engine:
                         base = c.alive if m is None else m
                         p = c.v[blk.guard]
                         taken = p if base is None else p & base
-                        t = int(np.count_nonzero(taken))
+                        t = count_nonzero(taken)
                         if blk.negated:
                             t = k - t
                         if t == 0:
@@ -421,7 +422,7 @@ class Engine:
         rest = live & ~taken
         if blk.uniform:
             mixed = taken.reshape(-1, 32).any(axis=1) & rest.reshape(-1, 32).any(axis=1)
-            if mixed.any():
+            if any_true(mixed):
                 warp = int(np.argmax(mixed))
                 lane = 32 * warp + int(np.argmax(rest[32 * warp : 32 * warp + 32]))
                 assert blk.ins is not None
@@ -446,11 +447,11 @@ class Engine:
         base = c.live() if m is None else m
         p = c.v[blk.guard]
         yes = base & (~p if blk.negated else p)
-        n = int(np.count_nonzero(yes))
+        n = count_nonzero(yes)
         if n == c.count:
             return None, True
         rest = base & ~yes
-        if n and rest.any():
+        if n and any_true(rest):
             c.add(at + 1, rest)
         return yes, n > 0
 
@@ -469,7 +470,7 @@ class Engine:
         self.progress += 1
         if c.wave.barriers.pending:
             c.wave.barriers.arrive_complete_warps(c)
-        if exited.any():
+        if any_true(exited):
             if c.wave.async_state is not None:
                 c.wave.async_state.exit_blocks(c, lanes, exited, blk.ins or self.program.code[-1])
             c.wave.barriers.warps_exited(exited)
@@ -492,7 +493,7 @@ class Engine:
                 assert m is not None
                 waiting = m & ~ready
                 c.add_unconverged(at, waiting)
-                if not ready.any():
+                if not any_true(ready):
                     return True
                 m, split = ready, True
         assert blk.step is not None
@@ -512,12 +513,12 @@ class Engine:
         if blk.members is not None and not blk.aligned:
             here = m.reshape(-1, 32)
             wanted = c.v[blk.members]
-            bits = np.broadcast_to(wanted, (c.n,)).reshape(-1, 32)
+            bits = spread(wanted, c.n).reshape(-1, 32)
             every = np.bitwise_or.reduce(np.where(here, bits, np.uint32(0)), axis=1)
             named = (every[:, None] >> np.arange(32, dtype=np.uint32)) & np.uint32(1) != 0
             live = live & named.reshape(-1)
         missing = any_lane(live & ~m) & any_lane(m)
-        if not missing.any():
+        if not any_true(missing):
             return m
         return m & ~np.repeat(missing, 32)
 

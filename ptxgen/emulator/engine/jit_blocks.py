@@ -25,6 +25,7 @@ from ptxgen.emulator.ops.operands.access import (
 )
 from ptxgen.emulator.ops.operands.emitter import LOWER, Emitter, Row, can_compile, emit
 from ptxgen.emulator.ptx.syntax import SIZES, Instruction
+from ptxgen.emulator.reductions import count_nonzero
 from ptxgen.emulator.sync.touch import Reads, page_bits
 from ptxgen.emulator.warp_batch import AddressInfo, Mask, Step, WarpBatch
 from ptxgen.errors import UnavailableError
@@ -340,7 +341,6 @@ class JitBlock:
             {k for body in self.bodies for s in body["writes"] for k in program.builder.address_slots.get(s, ())}
         )
         before = self.before()
-        count_nonzero = np.count_nonzero
 
         flags = program.flags
         late = sorted(flags[slot] for slot in self.registers & program.undefined.late)

@@ -22,6 +22,7 @@ from ptxgen.emulator.ops.synchronisation.proxy_fences import asynchronous
 from ptxgen.emulator.options import Options
 from ptxgen.emulator.ptx.catalogue import reason
 from ptxgen.emulator.ptx.syntax import Function, Instruction, Unit, Variable
+from ptxgen.emulator.reductions import any_true, count_nonzero
 from ptxgen.emulator.stats import instruction_class
 from ptxgen.emulator.sync.wgmma_registers import RegisterSets
 from ptxgen.emulator.warp_batch import Step, WarpBatch
@@ -249,7 +250,7 @@ class Program:
         def run(c: WarpBatch, m: Mask) -> None:
             executing = c.live() if m is None else m
             remaining, tries = executing, 0
-            while remaining.any():
+            while any_true(remaining):
                 try:
                     step(c, m if remaining is executing else remaining)
                     break
@@ -264,7 +265,7 @@ class Program:
                     if warps:
                         bad = np.repeat(c.warps(bad), 32)
                     tries += 1
-                    remaining = remaining & ~bad if tries < MOST_TRIES and (bad & remaining).any() else bad & False
+                    remaining = remaining & ~bad if tries < MOST_TRIES and any_true(bad & remaining) else bad & False
             if remaining is not executing:
                 dropped = executing & ~remaining
                 for width, row in rows:
@@ -349,7 +350,6 @@ class Program:
 
     @staticmethod
     def guarded(step: Step, guard: int, negated: bool) -> Step:
-        count_nonzero = np.count_nonzero
 
         def run(c: WarpBatch, m: Mask) -> None:
             p = c.v[guard]

@@ -30,6 +30,7 @@ from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
 from ptxgen.emulator.ptx.dtypes import FP8
+from ptxgen.emulator.reductions import flatnonzero
 from ptxgen.errors import InputError, UnsupportedError
 
 Array = NDArray[Any]
@@ -461,7 +462,7 @@ class TensorRegion:
         end = min(t.channels, t.extents[0] - coordinates[0])
         self.slices = (slice(None), slice(first, max(end, first)))
         at = t.base + rows @ np.array(t.strides, np.int64) + (coordinates[0] + first) * t.dtype.itemsize
-        self.rows = np.flatnonzero(good)
+        self.rows = flatnonzero(good)
         self.at = at[good]
         self.empty = not len(self.rows) or end <= first
         if not self.empty:

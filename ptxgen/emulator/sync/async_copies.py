@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ptxgen.emulator.reductions import all_true, any_true, flatnonzero
 from ptxgen.emulator.sync.touch import Touch
 from ptxgen.emulator.warp_batch import WarpBatch
 
@@ -113,12 +114,12 @@ def retire(c: WarpBatch, lanes: Array, number: int) -> None:
 
 def divide(c: WarpBatch, copy: Copy, selected: Array, done: list[Copy], remaining: list[Copy]) -> None:
     """Adds the lanes ``selected`` of a copy to ``done``, and the other lanes to ``remaining``."""
-    if selected.all():
+    if all_true(selected):
         done.append(copy)
-    elif not selected.any():
+    elif not any_true(selected):
         remaining.append(copy)
     else:
-        parts = copy.subset(np.flatnonzero(selected)), copy.subset(np.flatnonzero(~selected))
+        parts = copy.subset(flatnonzero(selected)), copy.subset(flatnonzero(~selected))
         c.wave.checks.end_copy(copy.touch)
         for part, copies in zip(parts, (done, remaining), strict=True):
             c.wave.checks.begin_copy(part.touch)

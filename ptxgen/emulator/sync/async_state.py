@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxgen.emulator.ptx.syntax import Instruction
+from ptxgen.emulator.reductions import any_true, flatnonzero
 from ptxgen.emulator.sync.cluster_barrier import ClusterBarrier
 from ptxgen.emulator.sync.events import Event, Events
 from ptxgen.emulator.sync.happens_before import HappensBefore
@@ -83,7 +84,7 @@ class AsyncState:
         keys = np.stack([at % self.wave.stride, barriers.generation[rows], out.phases], axis=1)
         for key in np.unique(keys, axis=0):
             event = self.events.event(tuple(key.tolist()), ins, operation, True, partial)
-            out.groups.append((event, np.flatnonzero((keys == key).all(axis=1))))
+            out.groups.append((event, flatnonzero((keys == key).all(axis=1))))
         return out
 
     def signal(self, signals: PendingSignals, amounts: Array) -> None:
@@ -92,7 +93,7 @@ class AsyncState:
         barriers = self.barriers
         rows = barriers.find(c, ins, lanes, at)
         late = (rows != signals.rows) | (barriers.phase[rows] != signals.phases)
-        if late.any():
+        if any_true(late):
             i = int(np.argmax(late))
             text = (
                 f"the phase {int(signals.phases[i])} of an mbarrier object completed before the work that signals it: "
@@ -143,7 +144,7 @@ class AsyncState:
         self.order.close(c)
         self.registers.check_exit(c, warps)
         alive = np.stack([t.warps(None) for t in wave.batches])
-        exited = np.flatnonzero(warps & ~alive.any(axis=0))
+        exited = flatnonzero(warps & ~alive.any(axis=0))
         self.cluster.warps_exited()
         for block in exited.tolist():
             self.exited[block] = True
@@ -167,7 +168,7 @@ class AsyncState:
         if order.size == 1 or not order.races:
             return
         clocks = order.clocks[:, :, block].max(axis=0)
-        for actor in np.flatnonzero(events.remote_clocks[:, block] > clocks):
+        for actor in flatnonzero(events.remote_clocks[:, block] > clocks):
             access = events.remote_sources[int(actor), block]
             rank, warp = divmod(int(actor), order.warp_count)
             accessor = f"warp {warp} of rank {rank} (line {access.line})"

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxgen.emulator.ptx.syntax import Instruction
+from ptxgen.emulator.reductions import all_true, any_true, count_nonzero, flatnonzero
 from ptxgen.emulator.warp_batch import WarpBatch, Wave, any_lane, fault
 from ptxgen.errors import BarrierFault
 
@@ -42,7 +43,7 @@ class Arrival:
     def split(self, lanes: Array) -> Arrival | None:
         """Moves some lanes to a new arrival; None if it would have no lane."""
         mask = self.mask & lanes
-        if not mask.any():
+        if not any_true(mask):
             return None
         self.mask = self.mask & ~lanes
         return Arrival(
@@ -87,7 +88,7 @@ class Barriers:
             raise fault(BarrierFault, message, c, arrival.ins, lane)
         key = arrival.number, c.warp
         warps = any_lane(mask)
-        if key not in self.pending and not (warps & any_lane(c.live() & ~mask)).any():
+        if key not in self.pending and not any_true(warps & any_lane(c.live() & ~mask)):
             self.arrive(warps, [arrival])
             return
         self.pending.setdefault(key, []).append(arrival)
@@ -100,10 +101,10 @@ class Barriers:
             arrivals = self.pending[key]
             here = np.logical_or.reduce([p.mask for p in arrivals]).reshape(-1, 32)
             complete = here.any(axis=1) & ~(live & ~here).any(axis=1)
-            if not complete.any():
+            if not any_true(complete):
                 continue
             ready = [p for p in (arrival.split(np.repeat(complete, 32)) for arrival in arrivals) if p is not None]
-            self.pending[key] = [p for p in arrivals if p.mask.any()]
+            self.pending[key] = [p for p in arrivals if any_true(p.mask)]
             if not self.pending[key]:
                 del self.pending[key]
             self.arrive(complete, ready)
@@ -121,7 +122,7 @@ class Barriers:
                 self.arrived_at[id(p.ins)] = arrived_at
             arrived_at[c.warp] |= mine
             wrong = mine & (expected != 0) & (expected != want)
-            if wrong.any():
+            if any_true(wrong):
                 block = int(np.argmax(wrong))
                 lane = 32 * block + int(np.argmax(p.mask[32 * block : 32 * block + 32]))
                 old = int(expected[block])
@@ -138,7 +139,7 @@ class Barriers:
                 self.votes[number][0] += (p.votes & p.mask).reshape(c.blocks, 32).sum(axis=1)
                 self.votes[number][1] += p.mask.reshape(c.blocks, 32).sum(axis=1)
         arrived[warps] += 32
-        c.wave.engine.stats.barriers += int(np.count_nonzero(warps))
+        c.wave.engine.stats.barriers += count_nonzero(warps)
         c.wave.checks.close(c)
         if c.wave.checks.races and arrivals[0].count:
             if number not in self.uses:
@@ -155,10 +156,10 @@ class Barriers:
                 continues |= c.warps(p.mask)
                 c.add(p.after, p.mask)
         self.releasing[number][c.warp] |= warps & ~continues
-        if not continues.all():
+        if not all_true(continues):
             c.wave.checks.synchronise_warps(c, warps & ~continues)
-        if continues.any():
-            blocks = np.flatnonzero(continues)
+        if any_true(continues):
+            blocks = flatnonzero(continues)
             self.released[number].append((c.wave.checks.release_clocks(c, blocks), blocks, continues))
         self.complete(number)
 
@@ -167,13 +168,13 @@ class Barriers:
         expected, arrived = self.expected[number], self.arrived[number]
         done = (expected > 0) & (arrived >= expected)
         done |= (expected == -1) & (arrived + self.exited >= self.whole)
-        if not done.any():
+        if not any_true(done):
             return
         if self.wave.checks.races:
             self.check_same_iteration(number, done)
             if number in self.uses:
                 self.check_same_warps(number, done)
-            if self.exited[done].any():
+            if any_true(self.exited[done]):
                 self.check_exited_warps(number, done & (expected == -1))
         self.wave.engine.progress += 1
         acquiring = np.zeros((len(self.wave.batches), self.wave.blocks), bool)
@@ -187,13 +188,13 @@ class Barriers:
             if w.finish is not None:
                 w.finish(w.batch, released_lanes.mask, true[w.batch.row], total[w.batch.row])
             w.batch.add(w.after, released_lanes.mask)
-        self.waiting[number] = [w for w in self.waiting[number] if w.mask.any()]
+        self.waiting[number] = [w for w in self.waiting[number] if any_true(w.mask)]
         checks = self.wave.checks
         checks.synchronise_clocks(self.releasing[number] & done, acquiring)
         for released, blocks, pending in self.released[number]:
             checks.acquire_clocks(acquiring & pending, released, blocks)
             pending &= ~done
-        self.released[number] = [t for t in self.released[number] if t[2].any()]
+        self.released[number] = [t for t in self.released[number] if any_true(t[2])]
         self.releasing[number] &= ~done
         expected[done] = 0
         arrived[done] = 0
@@ -211,11 +212,11 @@ class Barriers:
                     low = np.minimum(low, np.where(p.mask, iterations, 1 << 30).reshape(-1, 32).min(axis=1))
                     high = np.maximum(high, np.where(p.mask, iterations, 0).reshape(-1, 32).max(axis=1))
             bad = done & (high > low)
-            if bad.any():
+            if any_true(bad):
                 block = int(np.argmax(bad))
                 for p in arrivals:
                     late = p.mask & (p.batch.iterations[loops[id(ins)]] == high[block]) & (p.batch.row == block)
-                    if p.ins is ins and late.any():
+                    if p.ins is ins and any_true(late):
                         text = f"threads of one block arrive at barrier {number} in iterations {low[block]} and "
                         text += f"{high[block]} of the loop around it: some threads skip it in an iteration"
                         raise fault(BarrierFault, text, p.batch, ins, int(np.argmax(late)))
@@ -224,12 +225,12 @@ class Barriers:
         """Faults if a barrier with a count completes with other warps than at its last use, and nothing orders the two
         uses."""
         checks, (clocks, present, last) = self.wave.checks, self.uses[number]
-        for block in np.flatnonzero(done & last.any(axis=0) & ~(present & last).any(axis=0)).tolist():
-            before = np.flatnonzero(last[:, block])
+        for block in flatnonzero(done & last.any(axis=0) & ~(present & last).any(axis=0)).tolist():
+            before = flatnonzero(last[:, block])
             for p in self.waiting[number]:
                 lanes = p.mask[32 * block : 32 * block + 32]
                 known = checks.clocks[p.batch.warp, checks.base[block] + before, block]
-                if lanes.any() and (known < clocks[before, block]).any():
+                if any_true(lanes) and any_true(known < clocks[before, block]):
                     text = (
                         f"barrier {number} was used by other warps ({', '.join(map(str, before))}) before, and nothing "
                     )
@@ -243,7 +244,7 @@ class Barriers:
         exited = ~np.stack([t.warps(None) for t in self.wave.batches])
         for p in self.waiting[number]:
             bad = (self.arrived_at[id(p.ins)] & exited).any(axis=0) & done & p.batch.warps(p.mask)
-            if bad.any():
+            if any_true(bad):
                 block = int(np.argmax(bad))
                 warp = int(np.argmax((self.arrived_at[id(p.ins)] & exited)[:, block]))
                 text = f"warp {p.batch.warp} arrives at barrier {number} again, and warp {warp}, which had arrived "
@@ -253,5 +254,5 @@ class Barriers:
     def warps_exited(self, blocks: Array) -> None:
         """One warp of each of these blocks has exited."""
         self.exited[blocks] += 32
-        for number in np.flatnonzero((self.expected == -1).any(axis=1)).tolist():
+        for number in flatnonzero((self.expected == -1).any(axis=1)).tolist():
             self.complete(number)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from ptxgen.emulator.memory.address_map import SHARED_BASE
 from ptxgen.emulator.memory.global_memory import typed_views
 from ptxgen.emulator.ptx.syntax import SIZES, Instruction
+from ptxgen.emulator.reductions import all_true, any_true, flatnonzero
 from ptxgen.emulator.sync.lanes import ALL, AccessLog, Lanes, LaneShadow
 from ptxgen.emulator.sync.memory_order import ATOMIC, WEAK, MemoryOrder
 from ptxgen.emulator.sync.touch import FULL, PAGE, Reads, Touch, each, page_bits, units, words
@@ -198,7 +199,7 @@ class Checks:
         last = todo.bit_length()
         per_block = self.valid.reshape(self.wave.blocks, -1)[:, first << PAGE : last << PAGE]
         whole = per_block.reshape(self.wave.blocks, -1, 1 << PAGE).all(axis=(0, 2))
-        for i in np.flatnonzero(whole):
+        for i in flatnonzero(whole):
             self.valid_pages |= 1 << (first + int(i))
 
     def loaded_terms(self, c: WarpBatch, slot: int, at: Array, lanes: Array | None, size: int) -> Array:
@@ -208,7 +209,7 @@ class Checks:
             whole = np.ones(len(at), bool)
             for unit, elements in words(at, size):
                 whole &= self.valid_views[unit][elements] == 0
-            for i in np.flatnonzero(whole).tolist():
+            for i in flatnonzero(whole).tolist():
                 stored, number = self.undefined_terms.get(int(at[i]), (0, 0))
                 if stored == size:
                     terms[i if lanes is None else int(lanes[i])] = number
@@ -237,7 +238,7 @@ class Checks:
                 bad |= self.valid_views[unit][elements] != FULL[unit]
             if touch.mask is not None and lanes is None:
                 bad &= touch.mask
-            if not bad.any():
+            if not any_true(bad):
                 continue
             i = int(np.argmax(bad))
             address = int(at[i]) % self.wave.stride + piece * size
@@ -276,7 +277,7 @@ class Checks:
         at, lanes = touch.positions()
         counts = self.copy_counts
         assert counts is not None
-        if not any(counts[elements].any() for elements in units(at, touch.size, self.copy_shift)):
+        if not any(any_true(counts[elements]) for elements in units(at, touch.size, self.copy_shift)):
             return
         scratch = self.scratch_views()
         for batch in self.wave.batches:
@@ -291,7 +292,7 @@ class Checks:
                     bad |= scratch[unit][elements] != 0
                 for unit, elements in words(destination, copy.touch.size):
                     scratch[unit][elements] = 0
-                if bad.any():
+                if any_true(bad):
                     i = int(np.argmax(bad))
                     lane = i if lanes is None else int(lanes[i])
                     raise fault(
@@ -344,7 +345,7 @@ class Checks:
         if not self.races:
             return
         if self.wave.messages is not None:
-            self.wave.messages.apply_received(c, np.flatnonzero(c.warps(members != 0)))
+            self.wave.messages.apply_received(c, flatnonzero(c.warps(members != 0)))
         live = c.live()
         self.access_logs[c.warp].synchronise(members, live)
         now = self.clock_of(c.warp)
@@ -357,9 +358,9 @@ class Checks:
         if not self.races:
             return
         if self.wave.messages is not None:
-            self.wave.messages.apply_received(c, np.flatnonzero(warps))
+            self.wave.messages.apply_received(c, flatnonzero(warps))
         log = self.access_logs[c.warp]
-        if (warps | ~c.warps(None)).all():
+        if all_true(warps | ~c.warps(None)):
             log.flush()
         elif log.entries:
             log.synchronise(np.where(np.repeat(warps, 32), ALL, np.uint32(0)), c.live())
@@ -399,7 +400,7 @@ class Checks:
         by_block = np.zeros(self.wave.blocks, np.int64)
         by_block[blocks] = clocks
         known = by_block[c.row]
-        if (known > self.lanes[c.warp].every).any():
+        if any_true(known > self.lanes[c.warp].every):
             self.access_logs[c.warp].acquire(blocks, by_block)
             for lanes in (self.lanes[c.warp], self.exchanged[c.warp]):
                 np.maximum(lanes.every, known, out=lanes.every)
@@ -529,21 +530,21 @@ class Checks:
     def is_known(self, s: Segment, running: list[int]) -> bool:
         """True if the warps ``running`` are ordered after a segment in every block."""
         others = [w for w in running if w != s.batch.warp]
-        return not others or bool((self.clocks[others, s.batch.warp] >= s.clock).all())
+        return not others or all_true(self.clocks[others, s.batch.warp] >= s.clock)
 
     def synchronise_clocks(self, releasing: Array, acquiring: Array) -> None:
         """Warps synchronise: ``releasing`` and ``acquiring`` are masks by [warp, block]."""
         if not self.races:
             return
-        if releasing.all() and acquiring.all():
+        if all_true(releasing) and all_true(acquiring):
             self.reset_clocks(int(self.clocks.max()))
             return
-        blocks = np.flatnonzero(releasing.any(axis=0))
-        if len(blocks) and (releasing[:, blocks] == releasing[:, blocks[:1]]).all():
-            self.merge_clocks(np.flatnonzero(releasing[:, blocks[0]]), acquiring, blocks)
+        blocks = flatnonzero(releasing.any(axis=0))
+        if len(blocks) and all_true(releasing[:, blocks] == releasing[:, blocks[:1]]):
+            self.merge_clocks(flatnonzero(releasing[:, blocks[0]]), acquiring, blocks)
         else:
             for block in blocks:
-                self.merge_clocks(np.flatnonzero(releasing[:, block]), acquiring, np.array([block]))
+                self.merge_clocks(flatnonzero(releasing[:, block]), acquiring, np.array([block]))
 
     def release_clocks(self, c: WarpBatch, blocks: Array) -> Any:
         """The clocks that warp ``c`` of some blocks releases at an arrival without a wait, including its own clock."""
@@ -557,7 +558,7 @@ class Checks:
         """Warps, given as [warp, block], acquire clocks that were released in these blocks."""
         if not self.races:
             return
-        for w in np.flatnonzero(acquiring[:, blocks].any(axis=1)):
+        for w in flatnonzero(acquiring[:, blocks].any(axis=1)):
             some = acquiring[w, blocks]
             self.clocks[w][:, blocks[some]] = np.maximum(self.clocks[w][:, blocks[some]], released[:, some])
 
@@ -566,7 +567,7 @@ class Checks:
         known = self.clocks[np.ix_(releasing, np.arange(len(acquiring)), blocks)].max(axis=0)
         # the accesses of a releasing warp before its arrival end with the clock before the current one
         known[releasing] -= 1
-        for w in np.flatnonzero(acquiring[:, blocks].any(axis=1)):
+        for w in flatnonzero(acquiring[:, blocks].any(axis=1)):
             at = blocks[acquiring[w, blocks]]
             self.clocks[w][:, at] = np.maximum(self.clocks[w][:, at], known[:, acquiring[w, blocks]])
 
@@ -601,7 +602,7 @@ class Checks:
         The rank is that of the old segment's block in its cluster; -1: both segments access only their own block.
         """
         ordered = knowledge[old.batch.warp] >= old.clock
-        return [] if ordered.all() else [(-1, ordered)]
+        return [] if all_true(ordered) else [(-1, ordered)]
 
     def lanes_of_rank(self, touch: Touch, rank: int) -> Array | None:
         """The lanes of an access that run in blocks of this rank; None (for rank -1): all lanes."""
@@ -616,7 +617,7 @@ class Checks:
             if not getattr(new, new_accesses) or not getattr(old, old_accesses):
                 continue
             common = self.coverage(new, new_accesses) & self.coverage(old, old_accesses)
-            if not common or (ranks[0][0] < 0 and ranks[0][1][self.blocks_of(common)].all()):
+            if not common or (ranks[0][0] < 0 and all_true(ranks[0][1][self.blocks_of(common)])):
                 continue
             mine, theirs = touches_in_common(
                 list(each(getattr(new, new_accesses))), list(each(getattr(old, old_accesses)))
@@ -686,9 +687,9 @@ class Checks:
         for touch in mine:
             at, lanes, blocks = accessors(touch)
             free = ~ordered[blocks]
-            for unit, elements in words(at, touch.size) if hit is None and free.any() else ():
+            for unit, elements in words(at, touch.size) if hit is None and any_true(free) else ():
                 shared = (scratch[unit][elements] != 0) & free
-                if shared.any():
+                if any_true(shared):
                     i = int(np.argmax(shared))
                     hit = touch, i if lanes is None else int(lanes[i]), int(at[i])
                     break
@@ -713,9 +714,9 @@ class Checks:
             mark = marks[id(stores)]
             for unit, elements in words(stores.at, stores.touch.size):
                 common = scratch[unit][elements] & (FULL[unit] * (3 - mark)) != 0
-                if common.any():
+                if any_true(common):
                     bad = common if stores.changed is None or strict else common & stores.changed
-                    if bad.any() and hit is None:
+                    if any_true(bad) and hit is None:
                         hit = int(stores.at[np.argmax(bad)]), stores.touch.size
                     same.add(stores.touch.ins.line)
                 scratch[unit][elements] |= FULL[unit] * mark
@@ -732,7 +733,7 @@ class Checks:
         position, size = hit
         for stores in mine:
             bad = (stores.at < position + size) & (stores.at + stores.touch.size > position)
-            if bad.any():
+            if any_true(bad):
                 i = int(np.argmax(bad))
                 return stores.touch, int(stores.lanes[i]), int(stores.at[i])
         raise AssertionError
@@ -745,7 +746,7 @@ class Checks:
             hit = (at < position + size) & (at + touch.size > position)
             if rank >= 0:
                 hit &= self.ranks_of(blocks) == rank
-            if hit.any():
+            if any_true(hit):
                 i = int(np.argmax(hit))
                 return touch, i if lanes is None else int(lanes[i])
         raise AssertionError("no access overlaps")

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxgen.emulator.ptx.syntax import Instruction
+from ptxgen.emulator.reductions import all_true, any_true, count_nonzero, flatnonzero
 from ptxgen.emulator.sync.happens_before import FENCED, HappensBefore, Released
 from ptxgen.emulator.warp_batch import WarpBatch, Wave, active, fault
 from ptxgen.errors import BarrierFault
@@ -35,7 +36,7 @@ class ClusterBarrier:
     def arrive(self, c: WarpBatch, m: Mask, ins: Instruction, relaxed: bool) -> None:
         warps = c.warps(m)
         bad = warps & self.due[c.warp]
-        if bad.any():
+        if any_true(bad):
             raise fault(
                 BarrierFault,
                 "a warp arrives at the cluster barrier twice, without a wait between",
@@ -43,7 +44,7 @@ class ClusterBarrier:
                 ins,
                 32 * int(np.argmax(bad)),
             )
-        blocks = np.flatnonzero(warps)
+        blocks = flatnonzero(warps)
         known = self.order.release(c, blocks, relaxed, True)
         self.known.append((blocks, known, self.order.release(c, blocks, relaxed) if relaxed else known))
         self.order.mark_release(c, active(c, m))
@@ -63,7 +64,7 @@ class ClusterBarrier:
         done = ~missing.any(axis=0).reshape(-1, size).any(axis=1) & self.arrived.any(axis=0).reshape(-1, size).any(
             axis=1
         )
-        if not done.any():
+        if not any_true(done):
             return
         engine, order = self.wave.engine, self.order
         engine.progress += 1
@@ -81,7 +82,7 @@ class ClusterBarrier:
                 total.clocks[:, at] = np.maximum(total.clocks[:, at], known.clocks[:, complete])
                 total.fenced[:, at] = np.maximum(total.fenced[:, at], known.fenced[:, complete])
                 total.events[at] |= known.events[complete]
-            if not complete.all():
+            if not all_true(complete):
                 keep = ~complete
                 first, second = (Released(k.clocks[:, keep], k.fenced[:, keep], k.events[keep]) for k in released)
                 remaining.append((arrived[keep], first, second))
@@ -107,7 +108,7 @@ class ClusterBarrier:
         lanes = active(c, m)
         warps = c.warps(lanes)
         bad = warps & ~self.due[c.warp]
-        if bad.any():
+        if any_true(bad):
             raise fault(
                 BarrierFault,
                 "a warp waits at the cluster barrier before it has arrived",
@@ -116,8 +117,8 @@ class ClusterBarrier:
                 32 * int(np.argmax(bad)),
             )
         free = warps & self.ready[c.warp]
-        if free.any():
-            blocks = np.flatnonzero(free)
+        if any_true(free):
+            blocks = flatnonzero(free)
             released = self.released
             self.order.acquire(
                 c,
@@ -129,9 +130,9 @@ class ClusterBarrier:
             self.waits[c.warp] += free
             self.ready[c.warp] &= ~free
             c.add(after, lanes & np.repeat(free, 32))
-        if not free.all():
+        if not all_true(free):
             rest = lanes & ~np.repeat(free, 32)
-            if rest.any():
+            if any_true(rest):
                 self.waiting.append((c, ins, rest, after))
 
     def waiting_places(self) -> list[tuple[WarpBatch, Instruction, Array, str]]:
@@ -140,6 +141,6 @@ class ClusterBarrier:
             block = int(np.argmax(mask)) // 32
             first = block - int(self.wave.ranks[block])
             size = self.wave.engine.cluster_blocks
-            arrived = int(np.count_nonzero(self.arrived[:, first : first + size]))
+            arrived = count_nonzero(self.arrived[:, first : first + size])
             out.append((batch, ins, mask, f"the cluster barrier: {arrived} of {size * len(self.wave.batches)} warps"))
         return out

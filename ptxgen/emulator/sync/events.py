@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxgen.emulator.ptx.syntax import Instruction
+from ptxgen.emulator.reductions import all_true, any_true
 from ptxgen.emulator.sync.checks import Segment, accessors
 from ptxgen.emulator.sync.cluster_barrier import ClusterBarrier
 from ptxgen.emulator.sync.happens_before import HappensBefore, Released
@@ -137,7 +138,7 @@ class Events:
         known = int(np.bitwise_and.reduce(self.order.events[running], axis=None)) if running else 0
         for event in list(self.ages):
             shadow = self.writing if event.writes else self.reading
-            if known >> event.number & 1 or not any((shadow[g] & event.bit).any() for g in event.chunks):
+            if known >> event.number & 1 or not any(any_true(shadow[g] & event.bit) for g in event.chunks):
                 self.forget(event)
         if None not in self.slots:
             self.forget(self.ages[0])
@@ -200,7 +201,7 @@ class Events:
             bad = self.barriers(at >> 3)
             for i in range(8, touch.size, 8):
                 bad |= self.barriers((at + i) >> 3)
-            if bad.any():
+            if any_true(bad):
                 raise fault(
                     BarrierFault,
                     "a load or store accesses an mbarrier object that is in use",
@@ -216,7 +217,7 @@ class Events:
             g = (at + i) >> CHUNK
             if pages & self.writing_pages:
                 bits = self.writing[g] & unknown
-                if bits.any():
+                if any_true(bits):
                     event = self.event_of(int(bits[np.argmax(bits != 0)]))
                     done = "read" if operation == "read" else "written"
                     text = f"shared memory is {done} before a wait for {event}, which writes it"
@@ -226,7 +227,7 @@ class Events:
                 continue
             if pages & self.reading_pages:
                 bits = self.reading[g] & unknown
-                if bits.any():
+                if any_true(bits):
                     event = self.event_of(int(bits[np.argmax(bits != 0)]))
                     text = f"shared memory is written before a wait for {event}, which reads it"
                     text += self.waited_by_a_lane(warp, blocks, bits)
@@ -276,7 +277,7 @@ class Events:
     def note_remote_access(self, c: WarpBatch, targets: Array, blocks: Array, ins: Instruction) -> None:
         """Records that lanes of ``blocks`` access the memory of the blocks ``targets``."""
         remote = targets != blocks
-        if remote.any():
+        if any_true(remote):
             self.check_started(c, targets[remote], blocks[remote], ins)
             self.order.remote_warps.add(c.warp)
             actors = (self.order.base + c.warp)[blocks[remote]]
@@ -292,7 +293,7 @@ class Events:
             return
         actors = order.base[targets] + np.arange(order.warp_count)[:, None]
         known = (order.clocks[c.warp][actors, blocks] > 0).any(axis=0) | (cluster.waits[:, blocks] > 0).any(axis=0)
-        if not known.all():
+        if not all_true(known):
             block = int(blocks[np.argmin(known)])
             rank = int(order.ranks[targets[np.argmin(known)]])
             text = (
@@ -334,19 +335,19 @@ class Events:
             bits = self.writing[g] & unknown
             if mixes or a.size < 16:
                 bits &= ~self.partial
-            if bits.any():
+            if any_true(bits):
                 self.fail(c, a, bits, operation, "writes")
         if writes and pages & self.reading_pages:
             bits = self.reading[g] & unknown
-            if bits.any():
+            if any_true(bits):
                 self.fail(c, a, bits, operation, "reads")
         if pages & self.generic_pages and proxy:
             written = self.written[g]
-            if written.any():
+            if any_true(written):
                 actor, row = self.writer[g], np.arange(len(g))[:, None]
                 for table, needed, fault_class in ((clocks, self.ordered[g], RaceFault), (fenced, written, AsyncFault)):
                     bad = (table[actor, row] < needed) & (written != 0)
-                    if not bad.any() or (fault_class is RaceFault and not self.order.races):
+                    if not any_true(bad) or (fault_class is RaceFault and not self.order.races):
                         continue
                     i, j = np.unravel_index(int(np.argmax(bad)), bad.shape)
                     writer = int(actor[i, j]) % self.order.warp_count
@@ -365,7 +366,7 @@ class Events:
                 touch.lanes = np.repeat(a.lanes, len(positions) // len(a.lanes))
                 segment.writes.append(touch)
                 segment.wpages = pages
-                segment.remote = bool((positions // self.wave.stride != touch.lanes >> 5).any())
+                segment.remote = any_true(positions // self.wave.stride != touch.lanes >> 5)
                 knowledge = self.order.clocks[c.warp]
                 self.order.check_segment(segment, knowledge, operation)
 

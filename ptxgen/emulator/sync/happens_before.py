@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxgen.emulator.ptx.syntax import Instruction
+from ptxgen.emulator.reductions import all_true, any_true, flatnonzero
 from ptxgen.emulator.sync.checks import Checks, Segment, accessors
 from ptxgen.emulator.sync.lanes import ALL, LANES, joined
 from ptxgen.emulator.sync.memory_order import WEAK, Scope
@@ -139,13 +140,13 @@ class HappensBefore(Checks):
         same = warp == new.batch.warp
         if not (new.remote or old.remote):
             ordered = knowledge[self.base + warp, self.blocks] >= old.clock
-            return [] if same or ordered.all() else [(-1, ordered)]
+            return [] if same or all_true(ordered) else [(-1, ordered)]
         out = []
         for rank in range(self.size):
             ordered = knowledge[rank * self.warp_count + warp] >= old.clock[self.blocks - self.ranks + rank]
             if same:
                 ordered |= self.ranks == rank
-            if not ordered.all():
+            if not all_true(ordered):
                 out.append((rank, ordered))
         return out
 
@@ -155,7 +156,7 @@ class HappensBefore(Checks):
             for w in running:
                 if w == s.batch.warp and self.size == 1:
                     continue
-                if not (self.clocks[w, rank * self.warp_count + s.batch.warp] >= need).all():
+                if not all_true(self.clocks[w, rank * self.warp_count + s.batch.warp] >= need):
                     return False
         return True
 
@@ -171,7 +172,7 @@ class HappensBefore(Checks):
         new = (self.events[c.warp] & ~before)[c.row] & ~by_lane
         new[~c.live()] = 0
         unknown = self.unknown[c.warp]
-        if unknown is None and new.any():
+        if unknown is None and any_true(new):
             unknown = np.zeros(c.n, np.uint64)
         if unknown is not None:
             self.unknown[c.warp] = (unknown | new) & ~by_lane
@@ -189,11 +190,11 @@ class HappensBefore(Checks):
         else:
             mask = stale[0].copy()
         mask[lanes] = False
-        if stale is None and not mask.any():
+        if stale is None and not any_true(mask):
             return
         self.close(c)
         clocks = self.clocks[c.warp].copy() if stale is None else stale[1]
-        self.stale[c.warp] = (mask, clocks) if mask.any() else None
+        self.stale[c.warp] = (mask, clocks) if any_true(mask) else None
 
     def forget_stale(self, c: WarpBatch) -> None:
         if self.stale[c.warp] is not None:
@@ -221,7 +222,7 @@ class HappensBefore(Checks):
         if stale is not None:
             self.close(c)
             mask = stale[0] & ~joined(~stale[0] & (members != 0), members, c.live())
-            self.stale[c.warp] = (mask, stale[1]) if mask.any() else None
+            self.stale[c.warp] = (mask, stale[1]) if any_true(mask) else None
         unknown = self.unknown[c.warp]
         if unknown is None:
             return
@@ -230,7 +231,7 @@ class HappensBefore(Checks):
         shared = np.bitwise_and.reduce(np.where(named, rows, ~np.uint64(0)), axis=2).reshape(-1)
         unknown = np.where(members != 0, unknown & shared, unknown)
         unknown[~c.live()] = 0
-        self.unknown[c.warp] = unknown if unknown.any() else None
+        self.unknown[c.warp] = unknown if any_true(unknown) else None
 
     # ---- release and acquire
 
@@ -270,7 +271,7 @@ class HappensBefore(Checks):
             touch.arrival = ins.line
             self.repeat(c, touch, operation)
             at, _, mine = accessors(touch)
-            if self.size > 1 and (at // self.wave.stride != mine).any():
+            if self.size > 1 and any_true(at // self.wave.stride != mine):
                 self.remote_warps.add(c.warp)
             if operation != "read":
                 late.append(touch)
@@ -334,7 +335,7 @@ class HappensBefore(Checks):
         return known
 
     def acquire_clocks(self, acquiring: Array, released: Any, blocks: Array) -> None:
-        for w in np.flatnonzero(acquiring[:, blocks].any(axis=1)):
+        for w in flatnonzero(acquiring[:, blocks].any(axis=1)):
             some = acquiring[w, blocks]
             at = blocks[some]
             self.clocks[w][:, at] = np.maximum(self.clocks[w][:, at], released.clocks[:, some])
@@ -342,7 +343,7 @@ class HappensBefore(Checks):
             self.events[w, at] |= released.events[some]
 
     def synchronise_clocks(self, releasing: Array, acquiring: Array) -> None:
-        if self.size == 1 and releasing.all() and acquiring.all():
+        if self.size == 1 and all_true(releasing) and all_true(acquiring):
             # all earlier accesses are ordered before all later ones, so they need not be kept
             self.live = []
             self.live_read = self.live_write = self.live_atomic = 0
@@ -358,7 +359,7 @@ class HappensBefore(Checks):
         fenced = np.where(releasing[:, None, :], self.fenced, 0).max(axis=0)
         events = np.bitwise_or.reduce(np.where(releasing, self.events, np.uint64(0)), axis=0)
         if groups is not self.blocks:
-            first = np.flatnonzero(np.diff(groups, prepend=-1))
+            first = flatnonzero(np.diff(groups, prepend=-1))
             released = np.maximum.reduceat(released, first, axis=1)[:, groups]
             fenced = np.maximum.reduceat(fenced, first, axis=1)[:, groups]
             events = np.bitwise_or.reduceat(events, first)[groups]

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxgen.emulator.ptx.syntax import Instruction
+from ptxgen.emulator.reductions import all_true, any_true, flatnonzero
 from ptxgen.emulator.sync.touch import Reads, Touch
 from ptxgen.emulator.warp_batch import WarpBatch, Wave, fault, place_of
 from ptxgen.errors import RaceFault
@@ -62,7 +63,7 @@ class Lanes:
         words = (np.where(wanted, np.uint32(1) << LANES, np.uint32(0))).sum(axis=1, dtype=np.uint32)
         whole = participating & (members & np.repeat(words, 32) == np.repeat(words, 32))
         self.every[whole] = np.maximum(self.every[whole], clocks[whole])
-        partial = np.flatnonzero(participating & ~whole)
+        partial = flatnonzero(participating & ~whole)
         if not len(partial):
             return
         if self.each is None:
@@ -125,7 +126,7 @@ class AccessLog:
         """Lanes synchronise; ``members``: as in ``Lanes``."""
         if not self.entries:
             return
-        if (members[live] == ALL).all():
+        if all_true(members[live] == ALL):
             self.flush()
         else:
             self.entries.append((members, "synchronise"))
@@ -160,7 +161,7 @@ class AccessLog:
         """
         live = self.batch.live()
         todo = live & np.repeat(self.batch.warps(lanes), 32) & ~lanes
-        if not self.entries or not todo.any():
+        if not self.entries or not any_true(todo):
             return []
         stores, loads = ~todo, ~todo  # the lanes whose earlier writes and reads are ordered
         out: list[tuple[Touch, str]] = []
@@ -174,15 +175,15 @@ class AccessLog:
                 missing = ~(loads if event == "read" else stores)
                 if accessing is not None:
                     missing = missing[accessing]
-                if missing.any() and event == "write":  # lanes that write one address in one step count as one
+                if any_true(missing) and event == "write":  # lanes that write one address in one step count as one
                     missing[missing] = ~np.isin(at[missing], at[~missing])
-                if missing.any():
+                if any_true(missing):
                     out.append((entry.subset(missing), event))
             elif event != "elect":
                 loads = joined(loads, entry, live)
                 if event == "synchronise":
                     stores = joined(stores, entry, live)
-            if stores.all():
+            if all_true(stores):
                 break
         return out[::-1]
 
@@ -194,7 +195,7 @@ class AccessLog:
             if (
                 self.entries[i][1] == "release"
                 and isinstance(entry, tuple)
-                and (entry[1][blocks] <= clocks[blocks]).all()
+                and all_true(entry[1][blocks] <= clocks[blocks])
             ):
                 last = i + 1
                 break
@@ -291,10 +292,10 @@ class LaneShadow:
         """Faults if lanes are not ordered after the marks ``old`` of other lanes of their warps."""
         other = old & 0xFFFFF
         bad = (old >= self.first << 40) & (other != lanes) & (other >> 5 == lanes >> 5)
-        if not bad.any():
+        if not any_true(bad):
             return
         bad[bad] = ~known.knows(lanes[bad], other[bad] & 31, old[bad] >> 40)
-        if bad.any():
+        if any_true(bad):
             i = int(np.argmax(bad))
             at, _ = touch.positions()
             ins = self.instructions[int(old[i]) >> 20 & 0xFFFFF]

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxgen.emulator.ptx.syntax import Instruction
+from ptxgen.emulator.reductions import all_true, any_true, flatnonzero
 from ptxgen.emulator.sync.async_copies import retire
 from ptxgen.emulator.sync.cluster_barrier import ClusterBarrier
 from ptxgen.emulator.sync.events import Events
@@ -149,12 +150,12 @@ class Mbarriers:
     def init(self, c: WarpBatch, ins: Instruction, lanes: Array, at: Array, counts: Array) -> None:
         words = at >> 3
         bad = (counts < 1) | (counts > LIMIT)
-        if bad.any():
+        if any_true(bad):
             raise self.fail(
                 c, ins, lanes, at, bad, f"the count is {int(counts[np.argmax(bad)])}; it must be 1 to {LIMIT}"
             )
         bad = self.rows[words] != 0
-        if bad.any():
+        if any_true(bad):
             raise self.fail(
                 c, ins, lanes, at, bad, "an mbarrier object is initialised again, with no mbarrier.inval between"
             )
@@ -187,7 +188,7 @@ class Mbarriers:
     def find(self, c: WarpBatch, ins: Instruction, lanes: Array, at: Array) -> Array:
         """The rows of the mbarrier objects at some positions; faults where there is none."""
         rows: Array = self.rows[at >> 3]
-        if not rows.all():
+        if not all_true(rows):
             raise self.fail(
                 c, ins, lanes, at, rows == 0, "the address holds no mbarrier object: execute mbarrier.init first"
             )
@@ -222,7 +223,7 @@ class Mbarriers:
     def check_fenced(self, c: WarpBatch, ins: Instruction, lanes: Array, at: Array, rows: Array) -> None:
         """Reports copies whose mbarrier objects no fence has made visible to the async proxy."""
         bad = self.init_fenced[rows] == 0
-        if bad.any() and not self.noted_unfenced:
+        if any_true(bad) and not self.noted_unfenced:
             self.noted_unfenced = True
             i = int(np.argmax(bad))
             text = f"the copy signals an mbarrier object that line {int(self.init_line[rows[i]])} initialised, with no "
@@ -239,9 +240,9 @@ class Mbarriers:
         init_actor, init_clock = self.init_actor[rows], self.init_clock[rows]
         known = order.clocks[c.warp][init_actor, blocks] >= init_clock
         known |= (self.init_phase[rows] >= 0) & (cluster.waits[:, blocks].max(axis=0) > self.init_phase[rows])
-        mine = np.flatnonzero((init_actor == (order.base + c.warp)[blocks]) & (self.init_lane[rows] != lanes & 31))
+        mine = flatnonzero((init_actor == (order.base + c.warp)[blocks]) & (self.init_lane[rows] != lanes & 31))
         known[mine] = order.lanes[c.warp].knows(lanes[mine], self.init_lane[rows[mine]], init_clock[mine])
-        if not known.all():
+        if not all_true(known):
             i = int(np.argmin(known))
             owner = "another block" if at[i] // self.wave.stride != blocks[i] else "another warp"
             text = f"an mbarrier object of {owner} is used, and nothing orders that after its initialisation"
@@ -261,7 +262,7 @@ class Mbarriers:
         ``together``: the lanes belong to the instruction that completed the preceding phase, which is legal.
         """
         order, w = self.order, c.warp
-        late = np.flatnonzero((self.phase[rows] > 0) & (at // self.wave.stride == lanes >> 5))
+        late = flatnonzero((self.phase[rows] > 0) & (at // self.wave.stride == lanes >> 5))
         if not len(late) or not order.races:
             return
         rows, some = rows[late], lanes[late]
@@ -277,7 +278,7 @@ class Mbarriers:
         )
         missing[number, actors] = ~(only_arrival | known_lanes) & (order.lanes[w].each is None) & (not together)
         bad = missing.any(axis=1)
-        if bad.any():
+        if any_true(bad):
             i = int(np.argmax(bad))
             text = (
                 f"an arrival too many, or too early, at an mbarrier object: phase {int(self.phase[rows[i]]) - 1} has "
@@ -306,7 +307,7 @@ class Mbarriers:
         self.check_initialised(c, ins, lanes, at, rows)
         self.check_arrival_order(c, ins, lanes, at, rows)
         bad = (counts < 1) | (counts > LIMIT)
-        if bad.any():
+        if any_true(bad):
             raise self.fail(
                 c, ins, lanes, at, bad, f"the count is {int(counts[np.argmax(bad)])}; it must be 1 to {LIMIT}"
             )
@@ -320,10 +321,10 @@ class Mbarriers:
         unique, which = np.unique(rows, return_inverse=True)
         total = np.bincount(which, counts).astype(np.int64)
         pending = self.pending[unique]
-        if (total <= pending).all():
+        if all_true(total <= pending):
             order = np.argsort(which, kind="stable")
             sums = np.cumsum(counts[order])
-            start = np.flatnonzero(np.diff(which[order], prepend=-1))
+            start = flatnonzero(np.diff(which[order], prepend=-1))
             before = sums - counts[order] - np.repeat((sums - counts[order])[start], np.diff([*start, len(order)]))
             left = np.empty(len(rows), np.int64)
             left[order] = pending[which[order]] - before
@@ -361,10 +362,10 @@ class Mbarriers:
     ) -> None:
         """Adds what lanes release to the current phases. An arrival of CTA scope releases nothing to other blocks."""
         remote = at // self.wave.stride != lanes >> 5
-        if not remote.any():
+        if not any_true(remote):
             remote = None
         for own in (True, False) if remote is not None else (True,):
-            some = slice(None) if remote is None else np.flatnonzero(remote != own)
+            some = slice(None) if remote is None else flatnonzero(remote != own)
             if own:
                 clocks, fenced, events = self.current_clocks, self.current_fenced, self.current_events
             else:
@@ -387,12 +388,12 @@ class Mbarriers:
         rows = self.find(c, ins, lanes, at)
         np.add.at(self.pending, rows, 1)
         bad = self.pending[rows] > LIMIT
-        if bad.any():
+        if any_true(bad):
             raise self.fail(c, ins, lanes, at, bad, f"more than {LIMIT} arrivals are pending")
 
     def check_limit(self, c: WarpBatch, ins: Instruction, lanes: Array, at: Array, rows: Array) -> None:
         bad = np.abs(self.bytes[rows]) > LIMIT
-        if bad.any():
+        if any_true(bad):
             raise self.fail(
                 c,
                 ins,
@@ -407,7 +408,7 @@ class Mbarriers:
     ) -> None:
         """Completes the phases that have neither pending arrivals nor pending bytes."""
         due = (self.pending[rows] == 0) & (self.bytes[rows] == 0)
-        if not due.any():
+        if not any_true(due):
             return
         if not complete:
             raise self.fail(c, ins, lanes, at, np.ones(1, bool), "an arrival with .noComplete completes the phase")
@@ -444,22 +445,22 @@ class Mbarriers:
         phase = self.phase[rows]
         if parity:
             bad = given > 1
-            if bad.any() and (given[bad] == TRUE).all():  # Triton negates the phase bit
+            if any_true(bad) and all_true(given[bad] == TRUE):  # Triton negates the phase bit
                 text = "the parity is 0xffffffff; it must be 0 or 1, and counts as 1"
                 suspect(BarrierFault, text, c, ins, int(lanes[np.argmax(bad)]))
                 given = given & 1
-            elif bad.any():
+            elif any_true(bad):
                 raise self.fail(
                     c, ins, lanes, at, bad, f"the parity is {int(given[np.argmax(bad)])}; it must be 0 or 1"
                 )
             other: Array = phase & 1 != given.astype(np.int64)
             return other
         bad = given >> np.uint64(63) == 0
-        if bad.any():
+        if any_true(bad):
             raise self.fail(c, ins, lanes, at, bad, "the operand is not a state returned by mbarrier.arrive")
         tested = ((given & np.uint64(TOKEN - 1)) >> np.uint64(20)).astype(np.int64)
         bad = (tested > phase) | (tested < phase - 1)
-        if bad.any():
+        if any_true(bad):
             i = int(np.argmax(bad))
             text = f"a wait for phase {int(tested[i])} of an mbarrier object that is in phase {int(phase[i])}"
             raise self.fail(
@@ -474,7 +475,7 @@ class Mbarriers:
         if "relaxed" not in ins.mods:
             self.order.wait_of_lanes(c, lanes)
         blocks, first = np.unique(lanes >> 5, return_index=True)
-        if len(first) == len(lanes) or (rows == rows[first][np.searchsorted(blocks, lanes >> 5)]).all():
+        if len(first) == len(lanes) or all_true(rows == rows[first][np.searchsorted(blocks, lanes >> 5)]):
             self.acquire_rows(c, blocks, rows[first], ins)
         else:
             for row in np.unique(rows).tolist():
@@ -510,7 +511,7 @@ class Mbarriers:
         remaining = []
         for s in self.suspended:
             which = self.phase[s.rows] > s.phases
-            if which.any():
+            if any_true(which):
                 self.acquire_phase(s.batch, s.lanes[which], s.rows[which], s.ins)
                 s.resume(which, True)
             if len(s.lanes):

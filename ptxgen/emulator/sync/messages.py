@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ptxgen.emulator.reductions import flatnonzero
 from ptxgen.emulator.sync.checks import Checks
 from ptxgen.emulator.sync.memory_order import Scope
 from ptxgen.emulator.warp_batch import WarpBatch, Wave
@@ -185,7 +186,7 @@ class Messages:
     def receive(self, c: WarpBatch, lanes: Array, numbers: Array, acquires: bool) -> None:
         """Lanes read values that carry publications. ``numbers``: those of the publications; ``acquires``: the read has
         .acquire."""
-        some = np.flatnonzero(numbers)
+        some = flatnonzero(numbers)
         if not len(some):
             return
         blocks = lanes[some] >> 5

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxgen.emulator.ptx.syntax import Instruction
+from ptxgen.emulator.reductions import any_true, flatnonzero
 from ptxgen.emulator.sync.happens_before import HappensBefore
 from ptxgen.emulator.sync.warpgroup import WARPS
 from ptxgen.emulator.warp_batch import WarpBatch, Wave, fault, suspect
@@ -40,7 +41,7 @@ class RegisterPool:
         instruction."""
         w, group = c.warp, c.warp // WARPS
         others = [v for v in range(WARPS * group, WARPS * group + WARPS) if v != w]
-        for block in np.flatnonzero(c.warps(lanes)).tolist():
+        for block in flatnonzero(c.warps(lanes)).tolist():
             number, lane = int(self.executed[w, block]), 32 * block
             first, other = self.first.setdefault((group, block, number), (c, ins))
             if (other.mods[0], other.operands) != (ins.mods[0], ins.operands):
@@ -73,7 +74,7 @@ class RegisterPool:
         executed. ``ended``: the warps, each with the blocks in which it has ended."""
         executed = self.executed[WARPS * group : WARPS * group + WARPS]
         for warp, by_block in ended.items():
-            for block in np.flatnonzero(blocks & by_block & (self.executed[warp] < executed.max(axis=0))).tolist():
+            for block in flatnonzero(blocks & by_block & (self.executed[warp] < executed.max(axis=0))).tolist():
                 self.fail_missing(group, block, warp, "exits")
 
     def fail_missing(self, group: int, block: int, warp: int, verb: str) -> None:
@@ -85,7 +86,7 @@ class RegisterPool:
     def check_stalled(self) -> None:
         """Faults if warps wait for registers while only a part of a warpgroup has executed a setmaxnreg."""
         for c, _, lanes, _, _ in self.waiting:
-            for block in np.flatnonzero(c.warps(lanes)).tolist():
+            for block in flatnonzero(c.warps(lanes)).tolist():
                 for group in range(len(self.wave.batches) // WARPS):
                     executed = self.executed[WARPS * group : WARPS * group + WARPS, block]
                     if executed.min() < executed.max():
@@ -102,7 +103,7 @@ class RegisterPool:
         count[count == 0] = entry
         blocks = c.warps(lanes)
         bad = blocks & ((count > count_after) if grows else (count < count_after))
-        if bad.any():
+        if any_true(bad):
             current = int(count[np.argmax(bad)])
             text = f"setmaxnreg.{ins.mods[0]} to {count_after} registers of a warp that has {current}"
             raise fault(Fault, text, c, ins, 32 * int(np.argmax(bad)))
@@ -123,9 +124,9 @@ class RegisterPool:
         satisfied = blocks & (self.free >= count_after - count)
         self.free[satisfied] -= count_after - count[satisfied]
         count[satisfied] = count_after
-        if satisfied.any():
+        if any_true(satisfied):
             c.add(after, lanes & np.repeat(satisfied, 32))
-        if (blocks & ~satisfied).any():
+        if any_true(blocks & ~satisfied):
             self.waiting.append((c, ins, lanes & ~np.repeat(satisfied, 32), after, count_after))
 
     def waiting_places(self) -> list[tuple[WarpBatch, Instruction, Array, str]]:

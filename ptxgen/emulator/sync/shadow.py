@@ -19,9 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxgen.emulator.memory.address_map import GLOBAL_BASE
+from ptxgen.emulator.memory.global_memory import GUARD
 from ptxgen.emulator.memory.tensormap import SIZE, TensorRegion
 from ptxgen.emulator.ptx.demangle import demangled
 from ptxgen.emulator.ptx.syntax import Instruction
+from ptxgen.emulator.reductions import all_true, any_true, flatnonzero
 from ptxgen.emulator.sync.memory_order import ATOMIC, MANY, STRONG, WEAK, MemoryOrder
 from ptxgen.emulator.sync.messages import Publications
 from ptxgen.emulator.warp_batch import Launch, WarpBatch, fault, place_of
@@ -52,7 +54,7 @@ class Shadow:
         self.shift = engine.program.grains[1]
         self.warps_per_block = (engine.threads + 31) // 32
         self.size = engine.cluster_blocks
-        units = (len(self.memory.buffer) >> self.shift) + 1
+        units = (self.memory.top + 2 * GUARD >> self.shift) + 1  # with the workspace of barriers of the grid
         self.writer = np.zeros(units, np.int64)
         #: the first and the last unit that the launch has written
         self.written = [units, -1]
@@ -105,19 +107,21 @@ class Shadow:
         return place_of(self.engine.program, name, ins, (bx, by, bz), thread)
 
     def marks(self, c: WarpBatch, ins: Instruction, lanes: Array, strength: int, proxy: bool = False) -> Array:
-        blocks = lanes >> 5
         clocks = c.wave.checks.clock_of(c.warp)
+        known: tuple[Array, Array] | None = c.state.get("marks")
+        if known is None or any_true(clocks != known[0]):
+            known = c.state["marks"] = clocks, self.lane_marks(c, clocks)
+        out: Array = known[1] if lanes is c.every_lane else known[1][lanes]
+        return out + ((strength << STRENGTH) + (int(proxy) << PROXY) + (self.number(ins) << NUMBER))
+
+    def lane_marks(self, c: WarpBatch, clocks: Array) -> Array:
+        """The part of a mark that tells the thread and the clock, for each lane."""
         if int(clocks.max()) > LAST_CLOCK:
             self.enabled = False
-        bits = (strength << STRENGTH) + (int(proxy) << PROXY) + (self.number(ins) << NUMBER) + c.warp * 32
-        by_block = (clocks.astype(np.int64) << CLOCK) + (c.wave.first + self.blocks(c)) * (32 * self.warps_per_block)
-        out: Array = (by_block + bits)[blocks]
-        out += lanes & 31
+        first = (c.wave.first + c.wave.checks.blocks) * (32 * self.warps_per_block) + c.warp * 32
+        by_block = (clocks.astype(np.int64) << CLOCK) + first
+        out: Array = (by_block[:, None] + np.arange(32)).reshape(-1)
         return out
-
-    @staticmethod
-    def blocks(c: WarpBatch) -> Array:
-        return c.wave.checks.blocks
 
     # ---- accesses
 
@@ -133,7 +137,7 @@ class Shadow:
 
     def units(self, at: Array, size: int) -> list[Array]:
         first = at >> self.shift
-        return [first + i for i in range(max(size >> self.shift, 1))]
+        return [first + i if i else first for i in range(max(size >> self.shift, 1))]
 
     def read(self, c: WarpBatch, ins: Instruction, order: MemoryOrder, at: Array, lanes: Array, size: int) -> None:
         self.overlaps(c, ins, at, lanes, size, False)
@@ -144,16 +148,18 @@ class Shadow:
             if self.written[1] >= 0 and int(g.max()) >= self.written[0] and int(g.min()) <= self.written[1]:
                 self.conflict(c, ins, order.strength, self.writer[g], g, mark, lanes, "reads", "writes")
             fresh = self.first[g] == 0
-            if fresh.any():
+            if all_true(fresh):
+                self.first[g[::-1]] = mark[::-1]
+            elif any_true(fresh):
                 self.first[g[fresh][::-1]] = mark[fresh][::-1]
             self.reader[g] = mark
         self.receive_messages(c, order, at, lanes)
 
     def read_only(self, c: WarpBatch, ins: Instruction, at: Array, lanes: Array, size: int) -> None:
         """Faults if a load with .nc, or of a texture, reads memory that this launch has written."""
-        for g in self.units(at, size):
+        for g in self.units(at, size) if self.written[1] >= 0 else ():
             written = self.writer[g] != 0
-            if written.any():
+            if any_true(written):
                 i = int(np.argmax(written))
                 how = "with .nc" if "nc" in ins.mods else "as a texture"
                 text = f"reads {how} global memory that {self.line(int(self.writer[g[i]]))} wrote in this launch; "
@@ -179,7 +185,7 @@ class Shadow:
         overwritten = np.zeros(len(lanes), np.int64)
         for g in self.units(at, size):
             first, last, before = self.first[g], self.reader[g], self.writer[g]
-            if before.any():  # a strong read by the same thread orders its write after the value that it read
+            if any_true(before):  # a strong read by the same thread orders its write after the value that it read
                 for old in (first, last):
                     before[((old ^ mark) & THREAD == 0) & (old >> STRENGTH & 3 == STRONG)] = 0
             self.conflict(c, ins, order.strength, before, g, mark, lanes, "writes", "writes")
@@ -197,7 +203,7 @@ class Shadow:
             else:
                 remaining = self.writer[g]
                 other = remaining != mark
-                if other.any():
+                if any_true(other):
                     overwritten[other] = remaining[other]
                     self.writer[g[other]] |= MANY << STRENGTH
         if messages is not None:
@@ -221,7 +227,7 @@ class Shadow:
         if order.strength != ATOMIC:
             self.carried[g] = numbers
             return
-        for i in np.flatnonzero(numbers | self.carried[g]).tolist():
+        for i in flatnonzero(numbers | self.carried[g]).tolist():
             unit = int(g[i])
             self.carried[unit] = self.publications.unite([int(self.carried[unit]), int(numbers[i])])
 
@@ -231,8 +237,8 @@ class Shadow:
         """Checks stores, before they execute; ``old``, ``values``: rows of the old and the new elements."""
         if not self.enabled:
             return
-        changed = (values != old).any(axis=0)
-        if self.has_messages and not changed.all():
+        changed = np.not_equal(values[0], old[0]) if len(old) == 1 else (values != old).any(axis=0)
+        if self.has_messages and not all_true(changed):
             # memory is unchanged, but the store still carries its publication
             same = ~changed
             order = self.memory_order(ins)
@@ -240,15 +246,15 @@ class Shadow:
             if order.releases:
                 c.wave.messages.fence(c, np.unique(lanes[same] >> 5), order.scope)
             self.attach_messages(c, order, at[same], lanes[same])
-        if not changed.any():
+        if not any_true(changed):
             self.overlaps(c, ins, at, lanes, size, True)
             return
-        if not changed.all():
+        if not all_true(changed):
             at, lanes, values = at[changed], lanes[changed], values[:, changed]
         overwritten = self.write(c, ins, self.memory_order(ins), at, lanes, size)
-        if not overwritten.any():
+        if not any_true(overwritten):
             return
-        other = np.flatnonzero(
+        other = flatnonzero(
             (overwritten != 0) & ((overwritten & THREAD) >> 5 != self.marks(c, ins, lanes, 0) >> 5 & THREAD >> 5)
         )
         if len(other):
@@ -257,7 +263,7 @@ class Shadow:
             thread = overwritten[other] & THREAD
             winner = where[((thread >> 5) // self.warps_per_block - c.wave.first << 5) + (thread & 31)]
             bad = (values[:, other] != values[:, winner]).any(axis=0)
-            if bad.any():
+            if any_true(bad):
                 i = int(other[np.argmax(bad)])
                 racing = lanes[other[bad]]
                 self.fail(c, ins, racing, int(lanes[i]), int(at[i]), int(overwritten[i]), "writes", "writes")
@@ -296,17 +302,17 @@ class Shadow:
         mark = self.marks(c, ins, lanes, strength, True)
         operation = "writes" if writes else "reads"
         old = self.writer[g]
-        if old.any():
+        if any_true(old):
             self.conflict(c, ins, strength, old, g, mark, lanes, operation, "writes")
         if writes:
             for table in (self.first, self.reader):
                 self.conflict(c, ins, strength, table[g], g, mark, lanes, operation, "reads")
             self.mark_written(g, mark)
             self.first[g] = self.reader[g] = 0
-        elif old.any():
+        elif any_true(old):
             bad = (old != 0) & (old >> PROXY & 1 == 0)
             bad[bad] = ~self.ordered(c, old[bad], lanes[bad], 1)
-            if bad.any():
+            if any_true(bad):
                 i = int(np.argmax(bad))
                 text = f"the bulk copy reads global memory that {self.line(int(old[i]))} wrote, "
                 text += "with no fence.proxy.async between"
@@ -324,7 +330,7 @@ class Shadow:
         g = np.array(self.units(at, SIZE)).reshape(-1)
         lanes = np.full(len(g), lane)
         mark, old = self.marks(c, ins, lanes, WEAK, True), self.writer[g]
-        if old.any():
+        if any_true(old):
             self.conflict(c, ins, WEAK, old, g, mark, lanes, "reads", "writes")
             self.check_map_fences(c, ins, lane, address, np.unique(old[old != 0]))
         self.first[g] = np.where(self.first[g] == 0, mark, self.first[g])
@@ -367,12 +373,12 @@ class Shadow:
         earlier: str,
     ) -> None:
         """Reports a race if an access conflicts with marks of other threads and is not ordered after them."""
-        if not old.any():
+        if not any_true(old):
             return
         bad = ((old ^ mark) & THREAD != 0) & (old != 0)
-        if not bad.any():
+        if not any_true(bad):
             return
-        which = np.flatnonzero(bad)
+        which = flatnonzero(bad)
         old, lanes, mine = old[which], lanes[which], mark[which] & THREAD
         strengths = old >> STRENGTH & 3
         race = (strengths == WEAK) | (strengths == MANY) | (strength in (WEAK, MANY))
@@ -394,7 +400,7 @@ class Shadow:
             race &= ~self.same_atomic(old, strengths, mine)
         race &= (strengths != MANY) | ((old & THREAD) >> 5 != mine >> 5)
         race[race] = ~self.ordered(c, old[race], lanes[race], 0, earlier == "reads")
-        if race.any():
+        if any_true(race):
             i = int(np.argmax(race))
             address = int(g[which[i]]) << self.shift
             self.fail(c, ins, lanes[race], int(lanes[i]), address, int(old[i]), operation, earlier)
@@ -427,7 +433,7 @@ class Shadow:
         actor = actor - cluster * actors
         mine = (c.wave.first + blocks) // self.size
         out = np.zeros(len(old), bool)
-        same_cluster = np.flatnonzero(cluster == mine)
+        same_cluster = flatnonzero(cluster == mine)
         table = checks.clocks[c.warp] if row == 0 else getattr(checks, "fenced", None)
         if row and table is not None:
             table = table[c.warp, row * actors :]
@@ -439,7 +445,7 @@ class Shadow:
                 out[same_warp] = known_lanes.knows(lanes[same_warp], old[same_warp] & 31, clocks[same_warp])
         if c.wave.messages is not None:
             known: dict[tuple[int, int, int], int] = {}
-            for i in np.flatnonzero(cluster != mine).tolist():
+            for i in flatnonzero(cluster != mine).tolist():
                 key = int(blocks[i]), int(cluster[i]), int(actor[i])
                 if key not in known:
                     known[key] = c.wave.messages.acquired_clock(c.warp, *key, row)
@@ -485,7 +491,7 @@ class Shadow:
         rows = checks.base + np.arange(self.warps_per_block)[:, None]
         waited = c.wave.waited
         after = ((waited != 0) & (checks.clocks[c.warp][rows, checks.blocks] >= waited)).any(axis=0)
-        early = np.flatnonzero(~after[lanes >> 5])
+        early = flatnonzero(~after[lanes >> 5])
         if not len(early):
             return
         for other in self.earlier:
@@ -494,13 +500,14 @@ class Shadow:
                 for table, earlier in ((other.writer, "writes"), (other.reader, "reads")):
                     if earlier == "reads" and not writes:
                         continue
-                    bad = table[g] != 0
-                    if bad.any():
+                    marks = table.take(g, mode="clip")  # later allocations have the mark of the guard space at the end
+                    bad = marks != 0
+                    if any_true(bad):
                         k = int(np.argmax(bad))
                         verb = "writes" if writes else "reads"
                         text = f"{verb} global memory that the preceding kernel {other.entry} {PAST[earlier]} "
-                        text += f"({other.line(int(table[g[k]]))}), with no griddepcontrol.wait between"
-                        lane, place = int(lanes[early[k]]), other.place(int(table[g[k]]), earlier.removesuffix("s"))
+                        text += f"({other.line(int(marks[k]))}), with no griddepcontrol.wait between"
+                        lane, place = int(lanes[early[k]]), other.place(int(marks[k]), earlier.removesuffix("s"))
                         if place is not None:
                             place = place._replace(kernel=demangled(other.entry))
                         address = int(at[early[k]]) + GLOBAL_BASE

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from ptxgen.emulator.ptx.syntax import Instruction
+from ptxgen.emulator.reductions import flatnonzero
 
 Array = NDArray[Any]
 PAGE = 7
@@ -40,14 +40,14 @@ class Touch:
         """The pair (byte positions of the active lanes, numbers of these lanes or None for all)."""
         if self.mask is None:
             return self.index + self.offset, self.lanes
-        lanes = np.flatnonzero(self.mask)
+        lanes = flatnonzero(self.mask)
         return self.index[lanes] + self.offset, lanes
 
     def subset(self, which: Array) -> Touch:
         """The part of the access at some of its positions (a mask)."""
         at, lanes = self.positions()
         out = Touch(self.pages, at[which], 0, self.size, None, self.ins)
-        out.lanes, out.number = np.flatnonzero(which) if lanes is None else lanes[which], self.number
+        out.lanes, out.number = flatnonzero(which) if lanes is None else lanes[which], self.number
         out.changed = None if self.changed is None else self.changed[which]
         return out
 

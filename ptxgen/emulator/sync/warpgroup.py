@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxgen.emulator.ptx.syntax import Instruction
+from ptxgen.emulator.reductions import all_true, any_true, flatnonzero
 from ptxgen.emulator.sync.events import Access, Event, Events
 from ptxgen.emulator.sync.happens_before import HappensBefore
 from ptxgen.emulator.sync.wgmma_operands import matrix, put_accumulator, region, take_a, take_accumulator, within
@@ -107,11 +108,11 @@ class Warpgroup:
         rest = blocks.copy()
         for product in self.products:
             take = rest & product.exists & ~product.issued[w]
-            if take.any():
+            if any_true(take):
                 self.check_agreement(c, take, product, form, a, b, adds)
                 self.record_issue(c, take, product, columns)
                 rest &= ~take
-        if rest.any():
+        if any_true(rest):
             product = Product(form, rest, self.order.actors)
             product.a[rest], product.b[rest], product.adds[rest] = a[rest], b[rest], adds[rest]
             product.group[rest] = self.committed[w][rest]
@@ -134,7 +135,7 @@ class Warpgroup:
             (self.committed[c.warp % WARPS], product.group, "number of groups before it"),
         ):
             bad = take & (mine != theirs)
-            if bad.any():
+            if any_true(bad):
                 text = f"the warps of the warpgroup give different values of the {operand_name}"
                 raise fault(DivergenceFault, text, c, form.ins, 32 * int(np.argmax(bad)))
 
@@ -144,7 +145,7 @@ class Warpgroup:
         if product.columns is not None and columns is not None:
             product.columns[take, 16 * (w % WARPS) : 16 * (w % WARPS) + 16] = columns[take]
         product.issued[w % WARPS] |= take
-        at = np.flatnonzero(take)
+        at = flatnonzero(take)
         product.clocks[:, at] = np.minimum(product.clocks[:, at], order.clocks[w][:, at])
         product.fenced[:, at] = np.minimum(product.fenced[:, at], order.fenced[w, : order.actors][:, at])
         product.known[at] &= order.events[w, at]
@@ -153,8 +154,8 @@ class Warpgroup:
                 busy = c.busy_registers.get(number)
                 c.busy_registers[number] = take.copy() if busy is None else busy | take
         complete = take & product.issued.all(axis=0)
-        if complete.any():
-            self.begin(c, product, np.flatnonzero(complete))
+        if any_true(complete):
+            self.begin(c, product, flatnonzero(complete))
             self.retry_waits()
 
     def begin(self, c: WarpBatch, product: Product, blocks: Array) -> None:
@@ -185,7 +186,7 @@ class Warpgroup:
             event = events.event(("wgmma", self.number, group), form.ins, "wgmma", False)
             some = blocks[product.group[blocks] == group]
             for access, which in accesses:
-                events.start(event, access.subset(np.flatnonzero(np.isin(which, some))))
+                events.start(event, access.subset(flatnonzero(np.isin(which, some))))
             product.events.append((event, some))
         self.wave.engine.stats.mma += len(blocks)
         if not self.late:
@@ -249,13 +250,13 @@ class Warpgroup:
         rows = self.wave.program.register_sets.rows[number]
         for w, batch in enumerate(self.batches):
             which = store.current[w] & where[w]
-            if not which.any():
+            if not any_true(which):
                 continue
             words = put_accumulator(store.data[:, 16 * w : 16 * w + 16])
-            if which.all():
+            if all_true(which):
                 batch.file[4][rows] = words
             else:
-                lanes = np.flatnonzero(np.repeat(which, 32))
+                lanes = flatnonzero(np.repeat(which, 32))
                 batch.file[4][rows[:, None], lanes] = words[:, lanes]
             store.current[w] &= ~which
 
@@ -271,19 +272,19 @@ class Warpgroup:
         blocks = c.warps(lanes)
         limit = self.committed[w] - keep
         mine = [(p, blocks & p.exists & (p.group < limit) & ~p.retired[w]) for p in self.products]
-        mine = [(p, due) for p, due in mine if due.any()]
+        mine = [(p, due) for p, due in mine if any_true(due)]
         unissued = np.zeros(len(blocks), bool)  # blocks in which another warp has not issued a product yet
         for product, due in mine:
             unissued |= due & ~product.issued.all(axis=0)
-        if unissued.any():
+        if any_true(unissued):
             self.waiting.append((c, ins, lanes & np.repeat(unissued, 32), after, keep))
-            if (unissued | ~blocks).all():
+            if all_true(unissued | ~blocks):
                 return
             lanes = lanes & ~np.repeat(unissued, 32)
         order, events = self.order, self.events
         for product, due in mine:
             due = due & ~unissued
-            todo = np.flatnonzero(due & ~product.done)
+            todo = flatnonzero(due & ~product.done)
             if len(todo):
                 self.perform(product, todo)
             product.retired[w] |= due
@@ -291,7 +292,7 @@ class Warpgroup:
                 if events.keys.get(event.key) is event:
                     order.events[c.warp, some[due[some]]] |= event.bit
         self.release_registers(c)
-        self.products = [p for p in self.products if not (p.retired | ~p.exists).all()]
+        self.products = [p for p in self.products if not all_true(p.retired | ~p.exists)]
         c.add(after, lanes)
 
     def release_registers(self, c: WarpBatch) -> None:
@@ -300,14 +301,14 @@ class Warpgroup:
         in_use: dict[int, Array] = {}
         for product in self.products:
             busy = product.issued[w] & ~product.retired[w]
-            if busy.any():
+            if any_true(busy):
                 for number in (product.form.d_set, product.form.a_set):
                     if number is not None:
                         in_use[number] = in_use[number] | busy if number in in_use else busy
         c.busy_registers = in_use
         for number, store in self.accumulators.items():
             free = store.current[w] & ~in_use[number] if number in in_use else store.current[w]
-            if free.any():
+            if any_true(free):
                 where = [np.zeros(len(free), bool)] * WARPS
                 where[w] = free
                 self.flush(number, store, where)

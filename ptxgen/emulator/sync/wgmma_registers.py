@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ptxgen.emulator.ptx.syntax import Instruction, Reg, Vec
+from ptxgen.emulator.reductions import any_true
 from ptxgen.emulator.warp_batch import Step, WarpBatch, fault
 from ptxgen.errors import AsyncFault
 
@@ -72,7 +73,7 @@ def check_not_busy(c: WarpBatch, number: int, m: Any, ins: Instruction, name: st
     busy = c.busy_registers.get(number)
     if busy is not None:
         bad = busy & c.warps(m)
-        if bad.any():
+        if any_true(bad):
             lane = 32 * int(np.argmax(bad))
             raise fault(
                 AsyncFault, f"{name} belongs to a wgmma in flight: wgmma.wait_group must come first", c, ins, lane

@@ -32,6 +32,7 @@ from ptxgen.emulator.ops.operands.builder import Array, Builder, into, only_type
 from ptxgen.emulator.ops.operands.emitter import REAL, Emitter, UnableError, Value, lowering, only
 from ptxgen.emulator.ops.registry import instruction
 from ptxgen.emulator.ptx.syntax import SIZES, Instruction
+from ptxgen.emulator.reductions import any_true, count_nonzero, flatnonzero
 from ptxgen.emulator.warp_batch import Step
 
 ROUNDINGS = {"rn", "rz", "rm", "rp"}
@@ -202,7 +203,7 @@ def fma32(b: Builder, dst: int, x: int, y: int, z: int) -> Step:
     ta, tb, ts, tm, ti = b.temp("f64"), b.temp("f64"), b.temp("f64"), b.temp("pred"), b.temp("u64")
     sum_bits = b.retype(ts, "u64")
     multiply, plus, copyto = np.multiply, np.add, np.copyto
-    masked, equal, count = np.bitwise_and, np.equal, np.count_nonzero
+    masked, equal, count = np.bitwise_and, np.equal, count_nonzero
     top = np.maximum.reduce
 
     def compute(v: list[Array], out: Array) -> None:
@@ -218,7 +219,7 @@ def fma32(b: Builder, dst: int, x: int, y: int, z: int) -> Step:
         equal(v[ti], HALF, near)
         if count(near) or UNDERFLOW.count != under:
             near |= np.abs(s) < TINY32
-            again = np.flatnonzero(near)
+            again = flatnonzero(near)
             out[again] = to_odd(*two_sum(p[again], c[again]))
         t = top(out)
         if t != t:
@@ -267,7 +268,7 @@ def minmax(b: Builder, ins: Instruction) -> Step:
         out = np.where(less, a, c)
         # of two zeros, the negative one is the smaller
         zeros = (a == 0) & (c == 0)
-        if zeros.any():
+        if any_true(zeros):
             ab, cb = np.asarray(a).view(bits), np.asarray(c).view(bits)
             merged = ab | cb if smallest else ab & cb
             out = np.where(zeros, merged, out.view(bits)).astype(bits).view(out.dtype)

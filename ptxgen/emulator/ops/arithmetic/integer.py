@@ -14,7 +14,8 @@ from ptxgen.emulator.ops.operands.emitter import Emitter, lowering
 from ptxgen.emulator.ops.registry import instruction
 from ptxgen.emulator.ptx.dtypes import FLOATS, PACKED, SIGNED
 from ptxgen.emulator.ptx.syntax import SIZES, Instruction
-from ptxgen.emulator.warp_batch import Step, WarpBatch
+from ptxgen.emulator.reductions import any_true
+from ptxgen.emulator.warp_batch import Step, WarpBatch, spread
 
 Mask = NDArray[np.bool_] | None
 
@@ -65,7 +66,7 @@ def carry(b: Builder, ins: Instruction) -> Step:
     def step(c: WarpBatch, m: Mask) -> None:
         v = c.v
         flag = carry_flag(c)
-        a, s = np.broadcast_to(v[x], (c.n,)), np.broadcast_to(v[y], (c.n,))
+        a, s = spread(v[x], c.n), spread(v[y], c.n)
         if not adds:
             s = ~s
         k = flag.astype(a.dtype) if reads_carry else np.array(not adds, a.dtype)
@@ -124,7 +125,7 @@ def mad_carry(b: Builder, ins: Instruction) -> Step:
     def step(c: WarpBatch, m: Mask) -> None:
         v = c.v
         flag = carry_flag(c)
-        a, s, t = (np.broadcast_to(v[i], (c.n,)) for i in (x, y, z))
+        a, s, t = (spread(v[i], c.n) for i in (x, y, z))
         whole = (high(dtype, a, s) if hi else a * s).astype(v[dst].dtype)
         k = flag.astype(v[dst].dtype) if reads_carry else np.zeros((), v[dst].dtype)
         one = whole + t.astype(v[dst].dtype)
@@ -181,7 +182,7 @@ def div(b: Builder, ins: Instruction) -> Step:
             answer = rest if remainder else np.floor_divide(a - rest, d)
         else:
             answer = np.remainder(a, d) if remainder else np.floor_divide(a, d)
-        if zero.any():
+        if any_true(zero):
             # undefined in PTX; the hardware gives all ones for div and for rem
             ones = np.array(-1 if dtype in SIGNED else (1 << 8 * SIZES[dtype]) - 1).astype(out.dtype)
             answer = np.where(zero, ones, answer)

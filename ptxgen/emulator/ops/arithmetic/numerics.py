@@ -10,6 +10,8 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
+from ptxgen.emulator.reductions import any_true, flatnonzero
+
 Array = NDArray[Any]
 
 
@@ -65,7 +67,7 @@ def canonical(out: Array, dtype: str) -> None:
         bits = out.view(np.uint16)
         limit = 0x7C00 if dtype == "f16" else 0x7F80
         bad = (bits & np.uint16(0x7FFF)) > limit
-        if bad.any():
+        if any_true(bad):
             bits[bad] = NAN_BITS[dtype]
 
 
@@ -75,7 +77,7 @@ QUIET64, INVALID64 = np.uint64(1 << 51), np.uint64(0xFFF8 << 48)
 def propagate_nans(value: Array, *operands: Array) -> Array:
     """Replaces NaN results in f64 by those of the hardware: the first NaN operand, made quiet, or the default NaN."""
     bad = value != value
-    if not bad.any():
+    if not any_true(bad):
         return value
     word: Array = np.full(value.shape, INVALID64)
     for x in reversed(operands):
@@ -184,7 +186,7 @@ def flush_rounded(value: Array, dtype: str, mode: str, exact: Callable[[], Array
     """
     out = flush(value, dtype)
     edge = np.abs(out) == np.array(TINY[dtype], out.dtype)
-    if edge.any():
+    if any_true(edge):
         again = round_to(np.ascontiguousarray(np.broadcast_to(exact(), out.shape)) * 256.0, dtype, mode)
         edge &= np.abs(again) < np.array(TINY[dtype] * 256.0, out.dtype)
         out = np.where(edge, np.copysign(np.zeros_like(out), out), out)
@@ -245,9 +247,9 @@ def fma64(a: Array, b: Array, c: Array, mode: str = "rn") -> Array:
     if mode != "rn":
         hard |= np.isfinite(a) & np.isfinite(b) & np.isfinite(c)
     out = np.where(special & ~hard, plain, out)
-    if hard.any():
+    if any_true(hard):
         out = out.copy()
-        for i in np.flatnonzero(hard):
+        for i in flatnonzero(hard):
             (an, ad), (bn, bd), (cn, cd) = (float(x[i]).as_integer_ratio() for x in (a, b, c))
             exact = an * bn * cd + cn * ad * bd
             if exact:
@@ -288,7 +290,7 @@ def directed_f64(operation: str, mode: str, a: Array, b: Array) -> Array:
     with np.errstate(all="ignore"):
         out = np.array({"add": np.add, "mul": np.multiply, "div": np.divide}[operation](a, b), F64, ndmin=1)
     a, b = np.broadcast_to(a, out.shape), np.broadcast_to(b, out.shape)
-    for i in np.flatnonzero(np.isfinite(a) & np.isfinite(b) & ~((operation == "div") & (b == 0))):
+    for i in flatnonzero(np.isfinite(a) & np.isfinite(b) & ~((operation == "div") & (b == 0))):
         (xn, xd), (yn, yd) = (float(x[i]).as_integer_ratio() for x in (a, b))
         n, d = {"add": (xn * yd + yn * xd, xd * yd), "mul": (xn * yn, xd * yd), "div": (xn * yd, xd * yn)}[operation]
         if n:

@@ -26,6 +26,7 @@ from ptxgen.emulator.ops.registry import instruction
 from ptxgen.emulator.ops.synchronisation.mbarrier import value
 from ptxgen.emulator.ptx.dtypes import DTYPES
 from ptxgen.emulator.ptx.syntax import Imm, Instruction, Operand
+from ptxgen.emulator.reductions import any_true, flatnonzero
 from ptxgen.emulator.sync.async_state import async_state
 from ptxgen.emulator.sync.events import CHUNK, Access
 from ptxgen.emulator.warp_batch import Step, WarpBatch, active, fault
@@ -89,7 +90,7 @@ def sizes(c: WarpBatch, ins: Instruction, lanes: Array, given: Array) -> list[tu
     """For each size in bytes, the pair (size, lanes that copy so many bytes). Faults on a size that is not a multiple
     of 16."""
     bad = given % 16 != 0
-    if bad.any():
+    if any_true(bad):
         i = int(np.argmax(bad))
         raise fault(
             MisalignedFault,
@@ -98,7 +99,7 @@ def sizes(c: WarpBatch, ins: Instruction, lanes: Array, given: Array) -> list[tu
             ins,
             int(lanes[i]),
         )
-    return [(int(n), np.flatnonzero(given == n)) for n in np.unique(given) if n]
+    return [(int(n), flatnonzero(given == n)) for n in np.unique(given) if n]
 
 
 @instruction("cp.async.bulk", "cp.reduce.async.bulk")
@@ -163,7 +164,7 @@ def from_global(
     barrier_at = CopyBarrier(b, ins, operands[3], to, any_block=to == "shared::cluster")
 
     def step(c: WarpBatch, m: Mask) -> None:
-        every = np.flatnonzero(active(c, m))
+        every = flatnonzero(active(c, m))
         for count, which in sizes(c, ins, every, size(c, every)):
             lanes = every[which]
             start = global_addresses(c, ins, source, lanes, count, False)
@@ -215,14 +216,14 @@ def between_blocks(
     operation = "the bulk reduction" if op else "the bulk copy"
 
     def step(c: WarpBatch, m: Mask) -> None:
-        every = np.flatnonzero(active(c, m))
+        every = flatnonzero(active(c, m))
         wave = c.wave
         for count, which in sizes(c, ins, every, size(c, every)):
             lanes = every[which]
             address = place.addresses(c, lanes)
             check_multiple(c, ins, lanes, address, 16, "the destination")
             at, target = locate(c, address, lanes, count, ins, True)
-            if (target == lanes >> 5).any():
+            if any_true(target == lanes >> 5):
                 i = int(np.argmax(target == lanes >> 5))
                 text = "the destination is in the block itself; it must be in another block of the cluster"
                 raise fault(OutOfBoundsFault, text, c, ins, int(lanes[i]), int(address[i]))
@@ -271,7 +272,7 @@ def to_global(
     dtype: Any = DTYPES[ptx_type] if op else np.dtype(np.uint8)
 
     def step(c: WarpBatch, m: Mask) -> None:
-        every = np.flatnonzero(active(c, m))
+        every = flatnonzero(active(c, m))
         for count, which in sizes(c, ins, every, size(c, every)):
             lanes = every[which]
             address = source.addresses(c, lanes)
@@ -340,7 +341,7 @@ def wait_group(b: Builder, ins: Instruction) -> Step:
         mask = active(c, m)
         for work in list(async_state(c.wave).stores.get(c.warp, ())):
             limit = number[work.lanes] if isinstance(number, np.ndarray) else number
-            which = np.flatnonzero(mask[work.lanes] & (work.group < limit - keep))
+            which = flatnonzero(mask[work.lanes] & (work.group < limit - keep))
             if len(which):
                 work.wait(which, read, mask)
 

@@ -13,6 +13,7 @@ from ptxgen.emulator.memory.swizzle import box
 from ptxgen.emulator.ops.synchronisation.atomic import apply
 from ptxgen.emulator.ops.synchronisation.mbarrier import MbarrierOperand
 from ptxgen.emulator.ptx.syntax import Instruction
+from ptxgen.emulator.reductions import all_true, any_true, flatnonzero
 from ptxgen.emulator.sync.async_state import async_state
 from ptxgen.emulator.sync.events import CHUNK, Access
 from ptxgen.emulator.sync.touch import page_bits
@@ -31,7 +32,7 @@ def chunks(c: WarpBatch, at: Array, count: int, span: int = 0, width: int = 0) -
     stride = c.wave.stride
     offset = at % stride
     starts = offset >> CHUNK
-    if len(at) and (starts == starts[0]).all():
+    if len(at) and all_true(starts == starts[0]):
         out = box(int(starts[0]), count, span, width) + ((at - offset) >> CHUNK)[:, None]
     else:
         rows = [box(int(s), count, span, width) + (int(b) >> CHUNK) for s, b in zip(starts, at - offset, strict=True)]
@@ -46,7 +47,7 @@ def chunks(c: WarpBatch, at: Array, count: int, span: int = 0, width: int = 0) -
 def check_multiple(c: WarpBatch, ins: Instruction, lanes: Array, at: Array, unit: int, operand_name: str) -> None:
     """Faults if an address is not a multiple of ``unit``."""
     bad = at & (unit - 1) != 0
-    if bad.any():
+    if any_true(bad):
         i = int(np.argmax(bad))
         raise fault(MisalignedFault, f"{operand_name} is not a multiple of {unit}", c, ins, int(lanes[i]), int(at[i]))
 
@@ -72,7 +73,7 @@ def deliveries(c: WarpBatch, ins: Instruction, lanes: Array, masks: Array | None
         return np.arange(len(lanes)), np.full(len(lanes), -1)
     size = c.wave.engine.cluster_blocks
     bad = (masks & 0xFFFF) >> size != 0
-    if bad.any():
+    if any_true(bad):
         i = int(np.argmax(bad))
         text = f"the mask {int(masks[i]) & 0xFFFF:#x} has bits above the {size} blocks of the cluster"
         raise fault(OutOfBoundsFault, text, c, ins, int(lanes[i]))
@@ -164,7 +165,7 @@ class CopyFromShared:
         self.events = []
         for group in np.unique(self.group).tolist():
             event = events.event(("group", batch.warp, group), ins, operation, False)
-            which = np.flatnonzero(self.group == group)
+            which = flatnonzero(self.group == group)
             events.start(event, access.subset(which))
             self.events.append((event, which))
         self.async_state.stores.setdefault(batch.warp, []).append(self)
@@ -184,7 +185,7 @@ class CopyFromShared:
             written = clipped(i)
             if written is not None:
                 bad = bad & written
-            if bad.any():
+            if any_true(bad):
                 k = int(np.argmax(bad))
                 address = (int(where[k >> CHUNK]) << CHUNK) % self.batch.wave.stride + k % 16
                 text = "shared memory is copied before it is written"
@@ -224,13 +225,13 @@ class CopyFromShared:
                 before = order.events[self.batch.warp].copy()
                 blocks = np.unique(self.lanes[some] >> 5)
                 order.events[self.batch.warp, blocks] |= event.bit
-                lanes = np.flatnonzero(executing & np.isin(self.batch.row, blocks))
+                lanes = flatnonzero(executing & np.isin(self.batch.row, blocks))
                 order.learn(self.batch, lanes, np.full(len(lanes), event.bit), before)
         if read:
             return
         self.write(which)
         self.waited[which] = True
-        if self.waited.all():
+        if all_true(self.waited):
             self.async_state.stores[self.batch.warp].remove(self)
             if self in self.async_state.in_flight:
                 self.async_state.in_flight.remove(self)

@@ -16,9 +16,10 @@ from ptxgen.emulator.ops.operands.access import Site, check_aligned, global_acce
 from ptxgen.emulator.ops.operands.builder import Builder
 from ptxgen.emulator.ops.registry import instruction
 from ptxgen.emulator.ptx.syntax import Imm, Instruction, Not, Reg
+from ptxgen.emulator.reductions import all_true, any_true, flatnonzero
 from ptxgen.emulator.sync.async_copies import Copy, commit, finish
 from ptxgen.emulator.sync.touch import Touch, page_bits
-from ptxgen.emulator.warp_batch import Step, WarpBatch, fault
+from ptxgen.emulator.warp_batch import Step, WarpBatch, fault, spread
 from ptxgen.errors import OutOfBoundsFault
 
 Array = NDArray[Any]
@@ -60,17 +61,17 @@ def cp_async(b: Builder, ins: Instruction) -> Step:
     def step(c: WarpBatch, m: Mask) -> None:
         if m is None:
             m = c.alive
-        lanes = np.arange(c.n) if m is None else np.flatnonzero(m)
+        lanes = np.arange(c.n) if m is None else flatnonzero(m)
         sizes = None
         if amount is not None:
-            sizes = np.broadcast_to(c.v[amount], (c.n,))[lanes].astype(np.int64)
+            sizes = spread(c.v[amount], c.n)[lanes].astype(np.int64)
             sizes = np.minimum(sizes, size)
-            if (sizes == size).all():
+            if all_true(sizes == size):
                 sizes = None
         elif ignore is not None:
             skip = c.v[ignore][lanes]
             skip = ~skip if negated else skip
-            if skip.any():
+            if any_true(skip):
                 sizes = np.where(skip, 0, size)
         place = shared(c, to, m, unit)
         index = place.index[lanes] + place.shift if place.lanes is None else place.index + place.shift
@@ -81,7 +82,7 @@ def cp_async(b: Builder, ins: Instruction) -> Step:
             origin = np.zeros(len(lanes), np.int64)
             whole = sizes == size
             at = source.addresses(c, lanes)
-            if whole.any():
+            if any_true(whole):
                 origin[whole] = global_access_at(c, source, None, unit, at[whole], lanes[whole]).index
             for n in np.unique(sizes[~whole]):
                 if n:
@@ -115,7 +116,7 @@ def check_partial_source(c: WarpBatch, site: Site, at: Array, lanes: Array, size
     """Faults if a copy whose source has fewer bytes than it writes reads a misaligned or out-of-bounds source."""
     check_aligned(c, site, at, lanes)
     good = c.wave.engine.memory.inside(at, size)
-    if not good.all():
+    if not all_true(good):
         i = int(np.argmin(good))
         text = c.wave.engine.memory.outside(int(at[i]), size, nearest(at, good, i))
         raise fault(OutOfBoundsFault, text, c, site.ins, int(lanes[i]), int(at[i]))

@@ -15,10 +15,11 @@ from ptxgen.emulator.ops.synchronisation.atomic import in_random_order
 from ptxgen.emulator.ops.synchronisation.mbarrier import MbarrierOperand
 from ptxgen.emulator.ptx.dtypes import DTYPES
 from ptxgen.emulator.ptx.syntax import SIZES, Instruction, Vec
+from ptxgen.emulator.reductions import any_true, flatnonzero
 from ptxgen.emulator.sync.async_state import async_state
 from ptxgen.emulator.sync.events import CHUNK, Access
 from ptxgen.emulator.sync.touch import page_bits
-from ptxgen.emulator.warp_batch import Step, WarpBatch, active, fault
+from ptxgen.emulator.warp_batch import Step, WarpBatch, active, fault, spread
 from ptxgen.errors import Fault
 
 Array = NDArray[Any]
@@ -106,7 +107,7 @@ def remote(b: Builder, ins: Instruction, vector: int, ptx_type: str, op: str) ->
     dtype: Any = DTYPES[ptx_type if op else f"u{8 * size}"]
 
     def step(c: WarpBatch, m: Mask) -> None:
-        lanes = np.flatnonzero(active(c, m))
+        lanes = flatnonzero(active(c, m))
         wave = c.wave
         if wave.engine.cluster_blocks == 1:
             raise fault(Fault, f"{ins.op}.async in a cluster of one block", c, ins, int(lanes[0]))
@@ -119,7 +120,7 @@ def remote(b: Builder, ins: Instruction, vector: int, ptx_type: str, op: str) ->
         bad = barrier_at // wave.stride != target
         if op:
             bad |= target == lanes >> 5
-        if bad.any():
+        if any_true(bad):
             i = int(np.argmax(bad))
             local = target[i] == lanes[i] >> 5
             text = "the address is in the executing block" if local else "address and mbarrier are in different blocks"
@@ -129,7 +130,7 @@ def remote(b: Builder, ins: Instruction, vector: int, ptx_type: str, op: str) ->
         access = Access(ins, lanes, (at >> CHUNK)[:, None], pages, at[:, None], site.size)
         events = async_state(wave).events
         events.check(c, access, f"{ins.op}.async", True, proxy=False)
-        values = [np.broadcast_to(c.v[s], (c.n,))[lanes].view(dtype) for s in srcs]
+        values = [spread(c.v[s], c.n)[lanes].view(dtype) for s in srcs]
         store = RemoteStore(c, ins, lanes, at, barrier_at, values, op)
         for event, which in store.signals.groups:
             events.start(event, access.subset(which))

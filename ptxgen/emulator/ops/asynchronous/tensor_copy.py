@@ -27,9 +27,10 @@ from ptxgen.emulator.ops.registry import instruction
 from ptxgen.emulator.ops.synchronisation.atomic import apply
 from ptxgen.emulator.ops.synchronisation.mbarrier import value
 from ptxgen.emulator.ptx.syntax import Imm, Instruction, Mem, Operand, Vec
+from ptxgen.emulator.reductions import flatnonzero
 from ptxgen.emulator.sync.async_state import async_state
 from ptxgen.emulator.sync.events import CHUNK
-from ptxgen.emulator.warp_batch import Step, WarpBatch, active, fault
+from ptxgen.emulator.warp_batch import Step, WarpBatch, active, fault, spread
 from ptxgen.errors import Fault, MisalignedFault
 
 Array = NDArray[Any]
@@ -134,8 +135,8 @@ class Tensor:
         ``bulk_copy.global_addresses``."""
         issued = Issued(c, self.ins)
         v = c.v
-        places = np.array([np.broadcast_to(v[x], (c.n,))[lanes] for x in self.coordinates], np.int64).T.tolist()
-        offsets = np.array([np.broadcast_to(v[x], (c.n,))[lanes] for x in self.offsets], np.int64).T.tolist()
+        places = np.array([spread(v[x], c.n)[lanes] for x in self.coordinates], np.int64).T.tolist()
+        offsets = np.array([spread(v[x], c.n)[lanes] for x in self.offsets], np.int64).T.tolist()
         out = []
         for i, (lane, tensor) in enumerate(zip(lanes.tolist(), self.maps(c, lanes), strict=True)):
             if tensor.im2col != im2col:
@@ -212,7 +213,7 @@ def load(
     barrier_at = CopyBarrier(b, ins, operands[2], to, any_block=any_block)
 
     def step(c: WarpBatch, m: Mask) -> None:
-        every = np.flatnonzero(active(c, m))
+        every = flatnonzero(active(c, m))
         wave = c.wave
         regions_of_lanes = boxes.regions(c, every, offsets is not None, False)
         count_sectors(c, regions_of_lanes, True)
@@ -259,7 +260,7 @@ def store(b: Builder, ins: Instruction, operands: list[Operand], rank: int, colu
     operation = "the tensor reduction" if op else "the tensor copy"
 
     def step(c: WarpBatch, m: Mask) -> None:
-        every = np.flatnonzero(active(c, m))
+        every = flatnonzero(active(c, m))
         wave = c.wave
         regions_of_lanes = boxes.regions(c, every, columns, True, None if op else source.addresses(c, every))
         count_sectors(c, regions_of_lanes, False)

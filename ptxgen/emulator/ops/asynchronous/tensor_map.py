@@ -15,7 +15,8 @@ from ptxgen.emulator.ops.operands.builder import Builder
 from ptxgen.emulator.ops.registry import instruction
 from ptxgen.emulator.ops.synchronisation.proxy_fences import release_maps
 from ptxgen.emulator.ptx.syntax import Imm, Instruction, Operand
-from ptxgen.emulator.warp_batch import Step, WarpBatch, active, fault
+from ptxgen.emulator.reductions import any_true, flatnonzero
+from ptxgen.emulator.warp_batch import Step, WarpBatch, active, fault, spread
 from ptxgen.errors import Fault
 
 Array = NDArray[Any]
@@ -48,8 +49,8 @@ def replace(b: Builder, ins: Instruction) -> Step:
     value = b.src(new, "u64" if "b64" in ins.mods else "u32")
 
     def step(c: WarpBatch, m: Mask) -> None:
-        every = np.flatnonzero(active(c, m))
-        values = np.broadcast_to(c.v[value], (c.n,))
+        every = flatnonzero(active(c, m))
+        values = spread(c.v[value], c.n)
         c.wave.engine.progress += 1
         # lane by lane: several lanes may change fields of one map
         for lane in every:
@@ -80,7 +81,7 @@ def cp_fenceproxy(b: Builder, ins: Instruction) -> Step:
         for site in (destination, source):
             at = site.addresses(c, lanes).reshape(-1, 32)
             bad = (at != at[:, :1]).any(axis=1)
-            if bad.any():
+            if any_true(bad):
                 text = "lanes of one warp have different addresses at an .aligned instruction"
                 raise fault(Fault, text, c, ins, int(first[np.argmax(bad)]))
         memory = c.wave.engine.memory

@@ -15,7 +15,8 @@ from ptxgen.emulator.ops.operands.builder import Builder
 from ptxgen.emulator.ops.registry import instruction
 from ptxgen.emulator.ptx.dtypes import DTYPES, SIGNED
 from ptxgen.emulator.ptx.syntax import SIZES, Flt, Imm, Instruction, Mem, Operand, Reg, Sym, Vec
-from ptxgen.emulator.warp_batch import Step, WarpBatch, active, fault
+from ptxgen.emulator.reductions import any_true, flatnonzero
+from ptxgen.emulator.warp_batch import Step, WarpBatch, active, fault, spread
 from ptxgen.errors import DivergenceFault, Fault, OutOfBoundsFault
 
 Array = NDArray[Any]
@@ -31,7 +32,7 @@ def check_uniform(c: WarpBatch, lanes: Array, value: Array, ins: Instruction) ->
     rows, executing = value.reshape(-1, 32), lanes.reshape(-1, 32)
     first = rows[np.arange(len(rows)), executing.argmax(axis=1)]
     wrong = (rows != first[:, None]) & executing
-    if wrong.any():
+    if any_true(wrong):
         lane = int(np.argmax(wrong.reshape(-1)))
         raise fault(DivergenceFault, f"lanes of one warp have different operands at a .uni {ins.op}", c, ins, lane)
 
@@ -64,7 +65,7 @@ def bad_function_pointer(b: Builder, ins: Instruction) -> Step:
 
     def step(c: WarpBatch, m: Mask) -> None:
         lane = int(np.argmax(c.live() if m is None else m))
-        address = int(np.broadcast_to(c.v[target], (c.n,))[lane])
+        address = int(spread(c.v[target], c.n)[lane])
         raise fault(
             Fault, "the pointer is not the address of a function that this call may reach", c, ins, lane, address
         )
@@ -87,12 +88,12 @@ def brx(b: Builder, ins: Instruction) -> Step:
             if "uni" in ins.mods:
                 check_uniform(c, lanes, c.v[guard], ins)
             lanes = lanes & (~c.v[guard] if ins.negated else c.v[guard])
-        value = np.broadcast_to(c.v[index], (c.n,))
+        value = spread(c.v[index], c.n)
         bad = lanes & (value >= np.uint32(limit.value))
-        if bad.any():
+        if any_true(bad):
             lane = int(np.argmax(bad))
             raise fault(Fault, f"the index is {value[lane]}, there are {limit.value} targets", c, ins, lane)
-        if "uni" in ins.mods and lanes.any():
+        if "uni" in ins.mods and any_true(lanes):
             check_uniform(c, lanes, value, ins)
 
     return step
@@ -202,7 +203,7 @@ def store_param_local(b: Builder, ins: Instruction) -> Step:
         for i, s in enumerate(srcs):
             value = c.v[s]
             np.copyto(local_column(c, size, at + i * size), value.view(f"<u{size}"), where=True if m is None else m)
-        lanes = np.flatnonzero(active(c, m))
+        lanes = flatnonzero(active(c, m))
         for i, item in enumerate(items):
             bad, *_ = c.undefined_sources.get(item.slot if isinstance(item, Reg) else -1, (None,))
             mark_local(c, bytes_of(c, lanes, at + i * size), size, None if bad is None else bad[lanes])
@@ -225,7 +226,7 @@ def load_param_local(b: Builder, ins: Instruction) -> Step:
         for i, (item, d) in enumerate(zip(items, dsts, strict=True)):
             np.copyto(c.v[d], local_column(c, size, at + i * size).view(dtype), where=True if m is None else m)
             bad = undefined_local(c, bytes_of(c, np.arange(c.n), at + i * size), size, ptx_type in SIGNED)
-            if bad is not None and isinstance(item, Reg) and bad[active(c, m)].any():
+            if bad is not None and isinstance(item, Reg) and any_true(bad[active(c, m)]):
                 bits = np.where(active(c, m), bad, np.uint64(0))
                 loaded[item.slot] = bits, at + i * size, "a parameter that nothing has written"
         if loaded:

@@ -9,6 +9,7 @@ from ptxgen.emulator.ops.data_movement.move import copies
 from ptxgen.emulator.ops.operands.builder import Builder
 from ptxgen.emulator.ops.registry import instruction
 from ptxgen.emulator.ptx.syntax import SIZES, Imm, Instruction, Reg, Sym, Vec
+from ptxgen.emulator.reductions import any_true, flatnonzero
 from ptxgen.emulator.warp_batch import Step, WarpBatch, fault
 from ptxgen.errors import Fault
 
@@ -54,7 +55,7 @@ def save(b: Builder, ins: Instruction) -> Step:
     b.reads.clear()  # registers that were never written are saved too
 
     def step(c: WarpBatch, m: Mask) -> None:
-        lanes = np.flatnonzero(c.live() if m is None else m)
+        lanes = flatnonzero(c.live() if m is None else m)
         stack = stack_of(c)
         at = stack.top[lanes]
         if not len(lanes):
@@ -76,7 +77,7 @@ def restore(b: Builder, ins: Instruction) -> Step:
     views = [b.dst(r, ptx_type) for r, ptx_type in saved_registers(ins)]
 
     def step(c: WarpBatch, m: Mask) -> None:
-        lanes = np.flatnonzero(c.live() if m is None else m)
+        lanes = flatnonzero(c.live() if m is None else m)
         stack = stack_of(c)
         stack.top[lanes] -= len(views)
         for i, view in enumerate(views):
@@ -104,7 +105,7 @@ def alloca(b: Builder, ins: Instruction) -> Step:
         sizes = np.broadcast_to(c.v[count], at.shape)
         left = np.maximum(end - at, 0)
         bad = where & (sizes > left.astype(np.uint64))
-        if bad.any():
+        if any_true(bad):
             lane = int(np.argmax(bad))
             text = f"alloca of {sizes[lane]} bytes: {left[lane]} of the {stack.var.size} bytes of a thread are left"
             raise fault(Fault, text, c, ins, lane)

@@ -23,7 +23,8 @@ from ptxgen.emulator.memory.device_heap import DeviceHeap
 from ptxgen.emulator.ops.operands.builder import Builder
 from ptxgen.emulator.ops.registry import instruction
 from ptxgen.emulator.ptx.syntax import Instruction
-from ptxgen.emulator.warp_batch import Step, WarpBatch, active, fault
+from ptxgen.emulator.reductions import flatnonzero
+from ptxgen.emulator.warp_batch import Step, WarpBatch, active, fault, spread
 from ptxgen.errors import Fault, OutOfBoundsFault
 
 Array = NDArray[Any]
@@ -66,7 +67,7 @@ def memory_at(c: WarpBatch, ins: Instruction, lane: int, address: int) -> Array:
 def string_at(c: WarpBatch, ins: Instruction, lane: int, address: int) -> str:
     """The zero-terminated string at a generic address."""
     data = memory_at(c, ins, lane, address)
-    ends = np.flatnonzero(data == 0)
+    ends = flatnonzero(data == 0)
     if not len(ends):
         raise fault(OutOfBoundsFault, "a string without a terminating zero", c, ins, lane, address)
     return data[: int(ends[0])].tobytes().decode("utf-8", "replace")
@@ -136,8 +137,8 @@ def vprintf(b: Builder, ins: Instruction) -> Step:
     views = [b.src(op, "u64") for op in ins.operands[1:]]
 
     def step(c: WarpBatch, m: Mask) -> None:
-        lanes = np.flatnonzero(c.live() if m is None else m)
-        formats, buffers = (np.broadcast_to(c.v[view], (c.n,))[lanes].tolist() for view in views)
+        lanes = flatnonzero(c.live() if m is None else m)
+        formats, buffers = (spread(c.v[view], c.n)[lanes].tolist() for view in views)
         out = []
         for lane, text, buffer in zip(lanes.tolist(), formats, buffers, strict=True):
             arguments = Arguments(c, ins, lane, buffer)
@@ -157,9 +158,9 @@ def assertfail(b: Builder, ins: Instruction) -> Step:
 
     def step(c: WarpBatch, m: Mask) -> None:
         lane = int(np.argmax(c.live() if m is None else m))
-        number = int(np.broadcast_to(c.v[line], (c.n,))[lane])
+        number = int(spread(c.v[line], c.n)[lane])
         condition, path, name = (
-            string_at(c, ins, lane, int(np.broadcast_to(c.v[v], (c.n,))[lane])) for v in (expression, file, function)
+            string_at(c, ins, lane, int(spread(c.v[v], c.n)[lane])) for v in (expression, file, function)
         )
         raise fault(Fault, f"{path}:{number}: {name}: assertion `{condition}` failed", c, ins, lane)
 
@@ -180,8 +181,8 @@ def malloc(b: Builder, ins: Instruction) -> Step:
     dst, size = b.dst(ins.operands[0], "u64"), b.src(ins.operands[1], "u64")
 
     def step(c: WarpBatch, m: Mask) -> None:
-        lanes = np.flatnonzero(active(c, m))
-        sizes = np.broadcast_to(c.v[size], (c.n,))[lanes].tolist()
+        lanes = flatnonzero(active(c, m))
+        sizes = spread(c.v[size], c.n)[lanes].tolist()
         c.v[dst][lanes] = [heap(c).malloc(n, ins.line) for n in sizes]
         c.wave.engine.progress += 1
 
@@ -194,11 +195,11 @@ def free(b: Builder, ins: Instruction) -> Step:
     pointer = b.src(ins.operands[0], "u64")
 
     def step(c: WarpBatch, m: Mask) -> None:
-        lanes = np.flatnonzero(active(c, m))
+        lanes = flatnonzero(active(c, m))
         addresses: dict[int, None] = {}
         # all lanes are checked before memory is freed: a launch that goes on after a fault repeats the call without
         # that lane
-        for lane, address in zip(lanes.tolist(), np.broadcast_to(c.v[pointer], (c.n,))[lanes].tolist(), strict=True):
+        for lane, address in zip(lanes.tolist(), spread(c.v[pointer], c.n)[lanes].tolist(), strict=True):
             wrong = heap(c).refusal(address) if address else ""
             if address in addresses:
                 wrong = f"two lanes free {c.wave.engine.memory.names[address]}"

@@ -24,6 +24,7 @@ from ptxgen.emulator.ops.operands.emitter import INTEGERS, REAL, Emitter, Unable
 from ptxgen.emulator.ops.registry import instruction
 from ptxgen.emulator.ptx.dtypes import FP8, SIGNED
 from ptxgen.emulator.ptx.syntax import SIZES, Instruction, Reg
+from ptxgen.emulator.reductions import any_true
 from ptxgen.emulator.warp_batch import Step, View
 
 _ROUND_INT: dict[str, Any] = {"rni": np.rint, "rzi": np.trunc, "rmi": np.floor, "rpi": np.ceil}
@@ -234,7 +235,7 @@ def float_to_float(to: str, source: str, mode: str, ftz: bool, sat: bool, relu: 
         out = np.atleast_1d(np.ascontiguousarray(out))
         if keeps_nan and not relu:
             nan = np.isnan(np.atleast_1d(a))
-            if nan.any():
+            if any_true(nan):
                 out.view(BITS[to])[nan] = converted_nan(np.ascontiguousarray(np.atleast_1d(a)), source, to)[nan]
         else:
             canonical(out, to)

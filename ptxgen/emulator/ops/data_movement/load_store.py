@@ -34,6 +34,7 @@ from ptxgen.emulator.ops.operands.undefined import ALL_BITS, Operands, bits_of, 
 from ptxgen.emulator.ops.registry import instruction
 from ptxgen.emulator.ptx.dtypes import DTYPES, SIGNED
 from ptxgen.emulator.ptx.syntax import SIZES, Instruction, Mem, Operand, Reg, Sink, Sym, Vec
+from ptxgen.emulator.reductions import all_true, any_true, flatnonzero
 from ptxgen.emulator.warp_batch import Step, WarpBatch, active, fault
 from ptxgen.errors import OutOfBoundsFault, UninitialisedFault
 
@@ -107,9 +108,9 @@ def resolver(space: str, any_block: bool = False) -> Callable[[WarpBatch, Site, 
 
 def generic(c: WarpBatch, site: Site, m: Mask, unit: int) -> Parts:
     """The memory that generic addresses refer to."""
-    lanes = np.flatnonzero(active(c, m))
+    lanes = flatnonzero(active(c, m))
     at = site.addresses(c, lanes)
-    if len(lanes) and (at < SHARED_WINDOW).all():
+    if len(lanes) and all_true(at < SHARED_WINDOW):
         return [(c.wave.engine.memory.views, global_access(c, site, m, unit))]
     return generic_at(c, site, at, lanes, unit)
 
@@ -118,17 +119,17 @@ def generic_at(c: WarpBatch, site: Site, at: Array, lanes: Array, unit: int) -> 
     """The memory that explicit generic addresses of some lanes refer to."""
     parts: Parts = []
     some = at < SHARED_WINDOW
-    if some.any():
+    if any_true(some):
         place = global_access_at(c, site, None, unit, at[some], lanes[some])
         parts.append((c.wave.engine.memory.views, place))
     some = is_generic_shared(at)
-    if some.any():
+    if any_true(some):
         parts.append((c.wave.views, shared_at(c, site, at[some] - SHARED_WINDOW, lanes[some], unit)))
     some = (at >= LOCAL_WINDOW) & (at < LOCAL_END)
-    if some.any():
+    if any_true(some):
         parts.append(local_at(c, site, local_offsets(c, site, at[some], lanes[some]), lanes[some], unit))
     some = (at >= PARAM_WINDOW) & (at < PARAM_WINDOW + (1 << 32))
-    if some.any():
+    if any_true(some):
         parts.append(parameters_at(c, site, at[some] - PARAM_WINDOW, lanes[some], unit))
     return parts
 
@@ -147,7 +148,7 @@ def local_offsets(c: WarpBatch, site: Site, at: Array, lanes: Array) -> Array:
     thread."""
     offset = at - c.local_windows()[lanes].astype(np.int64)
     bad = (offset < -(1 << LOCAL_BITS - 1)) | (offset >= 1 << LOCAL_BITS - 1)
-    if bad.any():
+    if any_true(bad):
         i = int(np.argmax(bad))
         text = "a generic address of the local memory of another thread"
         raise fault(OutOfBoundsFault, text, c, site.ins, int(lanes[i]), int(at[i]))
@@ -155,14 +156,14 @@ def local_offsets(c: WarpBatch, site: Site, at: Array, lanes: Array) -> Array:
 
 
 def local(c: WarpBatch, site: Site, m: Mask, unit: int, base: int) -> tuple[dict[int, Array], Positions]:
-    lanes = np.flatnonzero(active(c, m))
+    lanes = flatnonzero(active(c, m))
     return local_at(c, site, site.addresses(c, lanes) - base, lanes, unit)
 
 
 def local_at(c: WarpBatch, site: Site, at: Array, lanes: Array, unit: int) -> tuple[dict[int, Array], Positions]:
     size = c.wave.program.local_size
     bad = (at < 0) | (at + site.size > size) | (at & (site.size - 1) != 0)
-    if bad.any():
+    if any_true(bad):
         text = f"{site.size} bytes at a misaligned address or outside the {size} bytes of local memory"
         raise site.out_of_bounds(text, c, bad, lanes, at)
     views = c.state.get("local")
@@ -174,7 +175,7 @@ def local_at(c: WarpBatch, site: Site, at: Array, lanes: Array, unit: int) -> tu
 def parameters_at(c: WarpBatch, site: Site, at: Array, lanes: Array, unit: int) -> tuple[dict[int, Array], Positions]:
     data = c.wave.engine.param_bytes
     bad = (at < 0) | (at + site.size > len(data)) | (at & (site.size - 1) != 0)
-    if bad.any():
+    if any_true(bad):
         text = f"{site.size} bytes at a misaligned address or outside the {len(data)} bytes of parameters"
         raise site.out_of_bounds(text, c, bad, lanes, at)
     padded = np.concatenate([data, np.zeros(-len(data) % 8, np.uint8)])
@@ -311,7 +312,7 @@ def scatter(v: list[Array], dsts: list[int], arena: Array, place: Positions, dty
     register."""
     lanes, index = place.lanes, place.index
     if lanes is None and place.mask is not None:
-        lanes = np.flatnonzero(place.mask)
+        lanes = flatnonzero(place.mask)
         index = index[lanes]
     index = index + place.shift
     for i, d in enumerate(dsts):
@@ -335,7 +336,7 @@ def ld_param(b: Builder, ins: Instruction, ptx_type: str, items: tuple[Operand, 
         site = Site(b, ins, address, "param", size * len(items), "read")
 
         def gather(c: WarpBatch, m: Mask) -> None:
-            lanes = np.flatnonzero(active(c, m))
+            lanes = flatnonzero(active(c, m))
             views, place = parameters_at(c, site, site.addresses(c, lanes), lanes, size)
             scatter(c.v, dsts, views[size], place, dtype)
 
@@ -346,7 +347,7 @@ def ld_param(b: Builder, ins: Instruction, ptx_type: str, items: tuple[Operand, 
         text = f"{size * len(items)} bytes at offset {start} of {base.var.name}, which has {base.var.size} bytes"
 
         def outside(c: WarpBatch, m: Mask) -> None:
-            lanes = np.flatnonzero(active(c, m))
+            lanes = flatnonzero(active(c, m))
             raise fault(OutOfBoundsFault, text, c, ins, int(lanes[0]), start, lanes=lanes)
 
         return outside
@@ -395,7 +396,7 @@ def st(b: Builder, ins: Instruction) -> Step:
             lanes, index = place.lanes, place.index
             whole = lanes is None
             if lanes is None and place.mask is not None:
-                lanes = np.flatnonzero(place.mask)
+                lanes = flatnonzero(place.mask)
                 index = index[lanes]
             shift = place.shift
             if engine.shadow is not None and views is engine.memory.views:
@@ -468,7 +469,7 @@ def undefined_store(
     """
     lanes = place.lanes
     if lanes is None:
-        lanes = np.arange(c.n) if place.mask is None else np.flatnonzero(place.mask)
+        lanes = np.arange(c.n) if place.mask is None else flatnonzero(place.mask)
         index = place.index[lanes]
     else:
         index = place.index
@@ -480,10 +481,10 @@ def undefined_store(
         if views is c.state.get("local"):
             mark_local(c, at, size, bits)
         elif views is c.wave.engine.memory.views and (strong or c.wave.engine.undefined_bytes):
-            if where is not None and where.any() and not strong:
+            if where is not None and any_true(where) and not strong:
                 raise fault(UninitialisedFault, text, c, ins, int(lanes[np.argmax(where)]))
             mark_global(c.wave.engine.undefined_bytes, at, size, where, stored_bytes(ins, text))
-        elif where is None or not where.any():
+        elif where is None or not any_true(where):
             continue
         elif views is c.wave.views:
             whole = reg is not None and SIZES[reg.type] == size
@@ -530,7 +531,7 @@ def undefined_global(marks: dict[int, str], at: Array, size: int) -> tuple[Array
     access reads undefined bytes."""
     sources = [next((marks[i] for i in range(first, first + size) if i in marks), "") for first in at.tolist()]
     bad = np.array([bool(source) for source in sources])
-    return (bad, next(filter(None, sources))) if bad.any() else None
+    return (bad, next(filter(None, sources))) if any_true(bad) else None
 
 
 def undefined_local(c: WarpBatch, at: Array, size: int, signed: bool) -> Array | None:
@@ -540,7 +541,7 @@ def undefined_local(c: WarpBatch, at: Array, size: int, signed: bool) -> Array |
     if marks is None:
         return None
     bits: Array = marks[size][at >> (size.bit_length() - 1)].astype(np.uint64)
-    if not bits.any():
+    if not any_true(bits):
         return None
     if signed:
         bits[bits >> np.uint64(8 * size - 1) != 0] |= ~LOW_BITS[size]
@@ -553,7 +554,7 @@ def load_undefined(
     """Marks the registers that a load fills with undefined bytes of local or global memory."""
     lanes, index = place.lanes, place.index
     if lanes is None:
-        lanes = np.arange(c.n) if place.mask is None else np.flatnonzero(place.mask)
+        lanes = np.arange(c.n) if place.mask is None else flatnonzero(place.mask)
         index = index[lanes]
     loaded: dict[int, tuple[Array, int, str]] = {}
     for i, slot in enumerate(site.slots or []):
@@ -580,11 +581,14 @@ def record_store(
     if lanes is None and place.mask is None:
         lanes = c.every_lane
     elif lanes is None:
-        lanes = np.flatnonzero(place.mask)  # type: ignore[arg-type]
+        lanes = flatnonzero(place.mask)
         index = index[lanes]
     index = index + place.shift
-    new = np.stack([np.broadcast_to(x.view(f"<u{size}"), (c.n,))[lanes] for x in values])
-    old = np.stack([arena[index + i] for i in range(len(values))])
+    new, old = np.empty((2, len(values), len(index)), arena.dtype)
+    for i, x in enumerate(values):
+        x = x.view(arena.dtype)
+        new[i] = x if x.ndim == 0 or lanes is c.every_lane else x[lanes]
+        old[i] = arena[index + i if i else index]
     shadow = c.wave.engine.shadow
     assert shadow is not None
     shadow.store(c, ins, index * size, lanes, size * len(values), old, new)

@@ -15,7 +15,8 @@ from ptxgen.emulator.ops.operands.access import Site
 from ptxgen.emulator.ops.operands.builder import Builder
 from ptxgen.emulator.ops.registry import instruction
 from ptxgen.emulator.ptx.syntax import SIZES, Instruction, Mem, Operand, Pair, Vec
-from ptxgen.emulator.warp_batch import Step, WarpBatch, active, fault
+from ptxgen.emulator.reductions import all_true, any_true, flatnonzero
+from ptxgen.emulator.warp_batch import Step, WarpBatch, active, fault, spread
 from ptxgen.errors import Fault, MisalignedFault, OutOfBoundsFault
 
 Array = NDArray[Any]
@@ -67,7 +68,7 @@ class TextureOperand:
     def groups(self, c: WarpBatch, m: Mask) -> Iterator[tuple[Texture, int, Array]]:
         """For each texture handle among some lanes, the triple (texture, position of its first texel in memory,
         lanes)."""
-        lanes = np.flatnonzero(active(c, m))
+        lanes = flatnonzero(active(c, m))
         handles = self.site.addresses(c, lanes)
         memory = c.wave.engine.memory
         for handle in np.unique(handles).tolist():
@@ -88,7 +89,7 @@ class TextureOperand:
 
     def places(self, c: WarpBatch, lanes: Array) -> tuple[list[Array], Array | None]:
         """The pair (coordinates of some lanes, layers or None)."""
-        coordinates = [np.broadcast_to(c.v[x], (c.n,))[lanes] for x in self.coordinates]
+        coordinates = [spread(c.v[x], c.n)[lanes] for x in self.coordinates]
         return coordinates, None if self.layer is None else np.broadcast_to(c.v[self.layer], (c.n,))[lanes]
 
     def record(self, c: WarpBatch, operation: str, size: int, at: Array, lanes: Array) -> None:
@@ -151,7 +152,7 @@ def tex(b: Builder, ins: Instruction) -> Step:
             if integer and t.normalised:
                 text = "the coordinates are integers; those of the texture are normalised"
                 raise fault(Fault, text, c, ins, int(lanes[0]))
-            shifts = [np.broadcast_to(c.v[x], (c.n,))[lanes].astype(np.int64) for x in offsets]
+            shifts = [spread(c.v[x], c.n)[lanes].astype(np.int64) for x in offsets]
             footprint = corners(t, coordinates, layer, t.filter == "linear" and not integer, shifts)
             for at, inside, _ in footprint:
                 operand.record(c, "read", t.texel, (base + at)[inside], lanes[inside])
@@ -177,7 +178,7 @@ def tld4(b: Builder, ins: Instruction) -> Step:
         for t, base, lanes in operand.groups(c, m):
             results.check(c, ins, t, int(lanes[0]))
             coordinates, layer = operand.places(c, lanes)
-            shifts = [np.broadcast_to(c.v[x], (c.n,))[lanes].astype(np.int64) for x in offsets]
+            shifts = [spread(c.v[x], c.n)[lanes].astype(np.int64) for x in offsets]
             footprint = corners(t, coordinates, layer, True, shifts)
             columns = []
             for i in (2, 3, 1, 0):
@@ -243,13 +244,13 @@ class SurfaceOperand(TextureOperand):
         for i, (x, name, n, pitch) in enumerate(zip(coordinates, names, sizes, pitches, strict=False)):
             x = x.astype(np.int64)
             good = (x >= 0) & (x < n)
-            if self.bounds == "trap" and not good.all():
+            if self.bounds == "trap" and not all_true(good):
                 k = int(np.argmin(good))
                 limit = f"{t.extents[0] * t.texel} bytes" if not i else str(n)
                 text = f"{name} is {int(x[k])}{f', of {self.size} bytes' * (not i)}; the surface has {limit}"
                 raise fault(OutOfBoundsFault, text, c, self.ins, int(lanes[k]))
             bad = x % self.size != 0 if not i else np.zeros(len(x), bool)
-            if bad.any():
+            if any_true(bad):
                 k = int(np.argmax(bad))
                 text = f"x is {int(x[k])} bytes; it must be a multiple of the {self.size} bytes of the access"
                 raise fault(MisalignedFault, text, c, self.ins, int(lanes[k]))
@@ -292,7 +293,7 @@ def sust(b: Builder, ins: Instruction) -> Step:
             at, inside = operand.positions(c, t, base, lanes)
             operand.record(c, "write", operand.size, at[inside], lanes[inside])
             for i, src in enumerate(srcs):
-                data = np.broadcast_to(c.v[src], (c.n,))[lanes[inside]].astype(f"<u{operand.unit}")
+                data = spread(c.v[src], c.n)[lanes[inside]].astype(f"<u{operand.unit}")
                 where = (at[inside] + i * operand.unit)[:, None] + np.arange(operand.unit)
                 memory.buffer[where] = data.view(np.uint8).reshape(-1, operand.unit)
 

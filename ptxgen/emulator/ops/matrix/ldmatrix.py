@@ -15,9 +15,10 @@ from ptxgen.emulator.ops.operands.access import Site, from_generic, shared, shar
 from ptxgen.emulator.ops.operands.builder import Builder
 from ptxgen.emulator.ops.registry import instruction
 from ptxgen.emulator.ptx.syntax import Instruction, Mem, Operand, Reg, Sym
+from ptxgen.emulator.reductions import all_true, any_true, count_nonzero, flatnonzero
 from ptxgen.emulator.sync.checks import UNINITIALISED
 from ptxgen.emulator.sync.touch import FULL
-from ptxgen.emulator.warp_batch import Step, WarpBatch, fault
+from ptxgen.emulator.warp_batch import Step, WarpBatch, fault, spread
 from ptxgen.errors import DivergenceFault
 
 Array = NDArray[Any]
@@ -50,10 +51,10 @@ def whole_warps(c: WarpBatch, m: Mask, ins: Instruction) -> Array | None:
     rows = m.reshape(-1, 32)
     executing = rows.any(axis=1)
     incomplete = executing & ~rows.all(axis=1)
-    if incomplete.any():
+    if any_true(incomplete):
         warp = int(np.argmax(incomplete))
         lane = 32 * warp + int(np.argmax(rows[warp]))
-        missing = 32 - int(np.count_nonzero(rows[warp]))
+        missing = 32 - count_nonzero(rows[warp])
         raise fault(
             DivergenceFault,
             f"{missing} lanes of the warp are missing: they have exited, or the block has no such threads",
@@ -61,12 +62,12 @@ def whole_warps(c: WarpBatch, m: Mask, ins: Instruction) -> Array | None:
             ins,
             lane,
         )
-    return None if executing.all() else np.flatnonzero(executing)
+    return None if all_true(executing) else flatnonzero(executing)
 
 
 def gather(c: WarpBatch, view: int, warps: Array | None) -> Array:
     """The values of a register or constant in the warps of some blocks, as rows of 32 lanes."""
-    rows = np.broadcast_to(c.v[view], (c.n,)).reshape(-1, 32)
+    rows = spread(c.v[view], c.n).reshape(-1, 32)
     return rows if warps is None else rows[warps]
 
 
@@ -138,7 +139,7 @@ def ldmatrix(b: Builder, ins: Instruction) -> Step:
         loaded: dict[int, tuple[Array, int, str]] = {}
         for i, slot in enumerate(slots):
             bad = unknown[:, i]
-            if slot is None or not bad.any():
+            if slot is None or not any_true(bad):
                 continue
             address = int(at[:, i][bad][0]) * unit % c.wave.stride
             if mat.transposed:

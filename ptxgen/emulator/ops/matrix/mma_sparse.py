@@ -30,6 +30,7 @@ from ptxgen.emulator.ops.operands.undefined import Operands
 from ptxgen.emulator.ops.registry import instruction
 from ptxgen.emulator.ptx.dtypes import FP8
 from ptxgen.emulator.ptx.syntax import Imm, Instruction
+from ptxgen.emulator.reductions import any_true
 from ptxgen.emulator.warp_batch import Step, WarpBatch, fault
 from ptxgen.errors import Fault
 
@@ -118,7 +119,7 @@ class SparseProduct:
         """Faults if metadata are undefined in PTX; ``warps``: the blocks of the first axis; ``where``: the blocks to
         check."""
         bad = self.invalid(indices) & where[:, None, None]
-        if not bad.any():
+        if not any_true(bad):
             return
         warp, row, chunk = (int(i[0]) for i in np.nonzero(bad))
         text = (
@@ -216,7 +217,7 @@ def mma_sparse(b: Builder, ins: Instruction) -> Step:
         operands propagate as in mma."""
         factors: Operands = []
         for reg, bad in operands:
-            if reg == ins.operands[4] and (bad.reshape(-1, 32) & p.contributing).any():
+            if reg == ins.operands[4] and any_true(bad.reshape(-1, 32) & p.contributing):
                 return None
             if any(reg in op.items for op in ins.operands[1:4]):  # type: ignore[union-attr]
                 factors.append((reg, bad))

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ptxgen.emulator.ops.arithmetic.numerics import BF16, F16, F32, F64
 from ptxgen.emulator.ptx.dtypes import FP8
+from ptxgen.emulator.reductions import any_true
 
 Array = NDArray[Any]
 
@@ -124,7 +125,7 @@ def aligned_sum(a: Terms, b: Terms, c: Terms, bits: int = 25, scratch: Terms | N
         np.add(a.exponent[k], b.exponent[k], out=exponent)
         np.maximum(top, exponent[0] if step == 1 else np.maximum.reduce(exponent, axis=0), out=top)
     non_finite = top > NON_FINITE // 4
-    special = np.add.reduce(a.value * b.value, axis=0) + c.value if non_finite.any() else None
+    special = np.add.reduce(a.value * b.value, axis=0) + c.value if any_true(non_finite) else None
     top -= np.int16(bits)
     scale = _POWERS.take(_BIAS - top, mode="clip")
     total: Array = np.trunc(c.value * scale)
@@ -141,7 +142,7 @@ def aligned_sum(a: Terms, b: Terms, c: Terms, bits: int = 25, scratch: Terms | N
 def canonical_nan(x: Array) -> Array:
     """Replaces NaNs in float16 or float32 by the canonical NaN of the hardware."""
     nan = np.isnan(x)
-    if nan.any():
+    if any_true(nan):
         x.view(f"u{x.itemsize}")[nan] = _NANS[x.itemsize]
     return x
 
@@ -152,7 +153,7 @@ def toward_zero(x: Array, fraction_bits: int = 23) -> Array:
     bits = x.view(np.int64) & np.int64(-1 << (52 - fraction_bits))
     out = bits.view(F64).astype(F32) + np.float32(0)
     small = np.abs(x) < 2.0**-126
-    if small.any():
+    if any_true(small):
         least = 2.0 ** (126 + fraction_bits)
         out[small] = np.trunc(x[small] * least) / least + 0.0
     return out

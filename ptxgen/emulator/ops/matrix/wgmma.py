@@ -18,9 +18,10 @@ from ptxgen.emulator.ops.operands.undefined import Operands
 from ptxgen.emulator.ops.registry import instruction
 from ptxgen.emulator.ptx.dtypes import FP8
 from ptxgen.emulator.ptx.syntax import SIZES, Imm, Instruction, Not, Operand, Reg, Vec
+from ptxgen.emulator.reductions import all_true, any_true
 from ptxgen.emulator.sync.async_state import async_state, warpgroup
 from ptxgen.emulator.sync.warpgroup import Form
-from ptxgen.emulator.warp_batch import Step, WarpBatch, fault
+from ptxgen.emulator.warp_batch import Step, WarpBatch, fault, spread
 from ptxgen.errors import AsyncFault, DivergenceFault, UninitialisedFault
 
 Array = NDArray[Any]
@@ -204,7 +205,9 @@ class Metadata:
         def undefined(c: WarpBatch, operands: Operands) -> list[Array] | None:
             """The propagation of undefined metadata: those that the instruction reads are a fault, as are other
             undefined operands."""
-            if all(reg == register and not (bad.reshape(-1, 32) & self.p.contributing).any() for reg, bad in operands):
+            if all(
+                reg == register and not any_true(bad.reshape(-1, 32) & self.p.contributing) for reg, bad in operands
+            ):
                 return []
             return None
 
@@ -220,9 +223,9 @@ class Metadata:
 def uniform(c: WarpBatch, blocks: Array, view: int, ins: Instruction, operands: str) -> Array:
     """The value of an operand that must be uniform in a warp, for each block; ``operands``: its plural name, for
     messages."""
-    rows = np.broadcast_to(c.v[view], (c.n,)).reshape(-1, 32)
+    rows = spread(c.v[view], c.n).reshape(-1, 32)
     bad = (rows != rows[:, :1]).any(axis=1) & blocks
-    if bad.any():
+    if any_true(bad):
         raise fault(DivergenceFault, f"lanes of one warp give different {operands}", c, ins, 32 * int(np.argmax(bad)))
     out: Array = rows[:, 0].copy()
     return out
@@ -235,13 +238,13 @@ def check_fence(c: WarpBatch, blocks: Array, form: Form, ins: Instruction) -> No
     fenced = c.state.get("wgmma fenced")
     bad = blocks if fenced is None else blocks & ~fenced
     why = "no wgmma.fence precedes the first wgmma"
-    if not bad.any():
+    if not any_true(bad):
         for number in (form.d_set, form.a_set):
             touched = blocks & c.touched_registers.get(number, False) if number is not None else bad
-            if touched.any():
+            if any_true(touched):
                 bad, why = touched, "its registers were accessed with no wgmma.fence between"
                 break
-    if bad.any():
+    if any_true(bad):
         raise fault(AsyncFault, why, c, ins, 32 * int(np.argmax(bad)))
     for other in program.register_sets.overlaps[form.d_set]:
         c.touched_registers[other] = blocks | c.touched_registers.get(other, False)
@@ -250,7 +253,7 @@ def check_fence(c: WarpBatch, blocks: Array, form: Form, ins: Instruction) -> No
 def check_accumulator(c: WarpBatch, blocks: Array, slots: list[int], d: list[Reg], ins: Instruction) -> None:
     """Faults if a product is added to an undefined D."""
     flags = c.wave.program.flags
-    if not flags or not blocks.any():
+    if not flags or not any_true(blocks):
         return
     for slot, reg in zip(slots, d, strict=True):
         flag = flags.get(slot)
@@ -259,7 +262,7 @@ def check_accumulator(c: WarpBatch, blocks: Array, slots: list[int], d: list[Reg
         bad = np.repeat(blocks, 32)
         if c.written[flag] is not False:
             bad &= ~c.written[flag]
-        if bad.any():
+        if any_true(bad):
             text = f"register {reg.name} is added to before it is written: scale-d should be false"
             raise fault(UninitialisedFault, text, c, ins, int(np.argmax(bad)))
 
@@ -344,7 +347,7 @@ def fence(b: Builder, ins: Instruction) -> Step:
         blocks = c.warps(m)
         fenced = c.state.get("wgmma fenced")
         c.state["wgmma fenced"] = blocks.copy() if fenced is None else fenced | blocks
-        if blocks.all():
+        if all_true(blocks):
             c.touched_registers.clear()
             return
         for number in list(c.touched_registers):

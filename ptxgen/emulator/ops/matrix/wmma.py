@@ -23,9 +23,10 @@ from ptxgen.emulator.ops.operands.access import Site
 from ptxgen.emulator.ops.operands.builder import Builder
 from ptxgen.emulator.ops.registry import instruction
 from ptxgen.emulator.ptx.syntax import SIZES, Instruction, Operand, Reg
+from ptxgen.emulator.reductions import any_true, flatnonzero
 from ptxgen.emulator.sync.checks import UNINITIALISED
 from ptxgen.emulator.sync.touch import FULL
-from ptxgen.emulator.warp_batch import Step, WarpBatch, active, fault
+from ptxgen.emulator.warp_batch import Step, WarpBatch, active, fault, spread
 from ptxgen.errors import DivergenceFault, MisalignedFault
 
 Array = NDArray[Any]
@@ -156,7 +157,7 @@ class Transfer:
         """For each distinct register and each piece of it, the triple (register, piece, accessed memory); accesses are
         checked."""
         whole_warps(c, m, self.ins)
-        lanes = np.flatnonzero(active(c, m))
+        lanes = flatnonzero(active(c, m))
         base = self.site.addresses(c, lanes)
         natural = self.matrix.columns if self.by_rows else self.matrix.rows
         stride: Array = np.full(len(lanes), natural, np.int64)
@@ -166,12 +167,12 @@ class Transfer:
         for operand_name, value, multiple in rules:
             rows = value.reshape(-1, 32)
             different = (rows != rows[:, :1]).reshape(-1)
-            if different.any():
+            if any_true(different):
                 lane = int(lanes[int(np.argmax(different))])
                 message = f"lanes of one warp give more than one {operand_name}"
                 raise fault(DivergenceFault, message, c, self.ins, lane)
             bad = value % multiple != 0
-            if bad.any():
+            if any_true(bad):
                 i = int(np.argmax(bad))
                 message = f"the {operand_name} is {int(value[i])} bytes; it must be a multiple of {multiple}"
                 raise fault(MisalignedFault, message, c, self.ins, int(lanes[i]), int(base[i]))
@@ -198,7 +199,7 @@ def load(b: Builder, ins: Instruction) -> Step:
                 index = place.index + place.shift
                 if checks.maybe_uninitialised and arenas is c.wave.views:
                     bad = checks.valid_views[unit][index] != FULL[unit]
-                    if bad.any():
+                    if any_true(bad):
                         first = int(index[bad][0]) * unit % c.wave.stride
                         for slot in slots[r::distinct]:
                             where = loaded.setdefault(slot, (np.zeros(c.n, bool), first, UNINITIALISED))[0]
@@ -220,7 +221,7 @@ def store(b: Builder, ins: Instruction) -> Step:
     def step(c: WarpBatch, m: Mask) -> None:
         c.wave.engine.progress += 1
         for r, e, parts in move.positions(c, m):
-            value = np.broadcast_to(c.v[views[r][e]], (c.n,))
+            value = spread(c.v[views[r][e]], c.n)
             for arenas, place in parts:
                 arenas[move.unit][place.index + place.shift] = value[place.lanes]
 

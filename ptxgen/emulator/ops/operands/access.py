@@ -11,6 +11,7 @@ from ptxgen.emulator.memory.address_map import GLOBAL_BASE, OFFSET, RANK, SHARED
 from ptxgen.emulator.memory.variables import past_shared
 from ptxgen.emulator.ops.operands.builder import Builder
 from ptxgen.emulator.ptx.syntax import Instruction, Mem, Operand, Sym
+from ptxgen.emulator.reductions import all_true, any_true, count_nonzero, flatnonzero
 from ptxgen.emulator.stats import Stats
 from ptxgen.emulator.sync.async_state import async_state
 from ptxgen.emulator.sync.touch import Touch, page_bits
@@ -133,7 +134,7 @@ def shared(c: WarpBatch, site: Site, m: Mask, unit: int, atomic: bool = False) -
         place = Positions(info.unit(unit), offset // unit, None, m)
         touch = Touch(page_bits(lo, hi), info.index, offset, size, m, site.ins)
     else:
-        lanes = np.arange(c.n) if m is None else np.flatnonzero(m)
+        lanes = np.arange(c.n) if m is None else flatnonzero(m)
         at = site.addresses(c, lanes)
         return shared_at(c, site, at, lanes, unit, atomic)
     record_access(c, touch, "atomic" if atomic else site.operation, site.slots)
@@ -204,7 +205,7 @@ def global_access(c: WarpBatch, site: Site, m: Mask, unit: int) -> Positions:
         return global_access_at(c, site, m, unit)
     place = Positions(info.unit(unit), offset // unit, None, m)
     if engine.shadow is not None and site.ins.op != "st" and info.start not in engine.memory.readonly:
-        lanes = c.every_lane if m is None else np.flatnonzero(m)
+        lanes = c.every_lane if m is None else flatnonzero(m)
         at = info.index if m is None else info.index[lanes]
         engine.shadow.access(c, site.ins, site.operation, site.size, at + offset, lanes)
     if engine.sampling:
@@ -219,11 +220,11 @@ def global_access_at(
     engine = c.wave.engine
     memory = engine.memory
     if lanes is None:
-        lanes = np.arange(c.n) if m is None else np.flatnonzero(m)
+        lanes = np.arange(c.n) if m is None else flatnonzero(m)
     if at is None:
         at = site.addresses(c, lanes)
     good = memory.inside(at, site.size)
-    if not good.all():
+    if not all_true(good):
         i = int(np.argmin(good))
         text = memory.outside(int(at[i]), site.size, nearest(at, good, i))
         raise fault(OutOfBoundsFault, text, c, site.ins, int(lanes[i]), int(at[i]), lanes=lanes[~good])
@@ -234,7 +235,7 @@ def global_access_at(
             if extent is None:
                 continue
             bad = (at >= extent[0]) & (at < extent[1])
-            if bad.any():
+            if any_true(bad):
                 text = f"a read-only buffer is written: {memory.name(start)}"
                 raise site.out_of_bounds(text, c, bad, lanes, at)
     if engine.shadow is not None and site.ins.op != "st":
@@ -263,7 +264,7 @@ def sampled_lanes(c: WarpBatch, place: Positions) -> tuple[Array, Array] | None:
     """The pair (positions, warp numbers) of the lanes of a sample; None if no lane executes."""
     lanes = place.lanes
     if lanes is None:
-        lanes = np.arange(c.n) if place.mask is None else np.flatnonzero(place.mask)
+        lanes = np.arange(c.n) if place.mask is None else flatnonzero(place.mask)
         index = place.index[lanes]
     else:
         index = place.index
@@ -290,7 +291,7 @@ def is_sampled(c: WarpBatch, site: Site) -> bool:
 def distinct(values: Array) -> int:
     """The number of different values among ``values``, which is not empty; faster than ``unique``."""
     ordered = np.sort(values)
-    return int(np.count_nonzero(ordered[1:] != ordered[:-1])) + 1
+    return count_nonzero(ordered[1:] != ordered[:-1]) + 1
 
 
 def sample_shared(c: WarpBatch, site: Site, place: Positions, unit: int) -> None:
@@ -309,12 +310,12 @@ def sample_shared(c: WarpBatch, site: Site, place: Positions, unit: int) -> None
     if size > 4:
         words = np.concatenate([words + i for i in range(size // 4)])
     words.sort()
-    words = words[np.flatnonzero(np.append(True, words[1:] != words[:-1]))]
+    words = words[flatnonzero(np.append(True, words[1:] != words[:-1]))]
     counts = np.bincount((words >> 20) * 32 + words % 32, minlength=int(words[-1] >> 20) * 32 + 32)
     deepest = counts.reshape(-1, 32).max(axis=1)  # for each group of lanes: most words in one bank
     site.sampled += distinct(warps)
     site.wavefronts += int(deepest.sum())
-    site.ideal += int(np.count_nonzero(deepest))
+    site.ideal += count_nonzero(deepest)
     site.bytes += len(index) * size
 
 
@@ -360,7 +361,7 @@ def add_access_stats(stats: Stats, sites: list[Site]) -> None:
 def from_generic(c: WarpBatch, at: Array, lanes: Array, ins: Instruction) -> Array:
     """Converts generic addresses to shared addresses; faults outside shared memory."""
     bad = (at < SHARED_WINDOW) | (at >= SHARED_WINDOW + WINDOW)
-    if bad.any():
+    if any_true(bad):
         i = int(np.argmax(bad))
         raise fault(OutOfBoundsFault, "a generic address outside shared memory", c, ins, int(lanes[i]), int(at[i]))
     return at - SHARED_WINDOW
@@ -377,7 +378,7 @@ def locate(c: WarpBatch, at: Array, lanes: Array, size: int, ins: Instruction, a
     bad = (at < 0) | (offset < wave.base) | (offset + size > wave.end) | (rank >= count)
     if not any_block:
         bad |= rank != own_rank
-    if bad.any():
+    if any_true(bad):
         i = int(np.argmax(bad))
         if 0 <= rank[i] < count and rank[i] != own_rank[i] and wave.base <= offset[i] < wave.end:
             message = f"shared memory of rank {int(rank[i])}, which only .shared::cluster can access"
@@ -387,7 +388,7 @@ def locate(c: WarpBatch, at: Array, lanes: Array, size: int, ins: Instruction, a
                 message += f", or of rank {int(rank[i])} in a cluster of {count}"
         raise fault(OutOfBoundsFault, message, c, ins, int(lanes[i]), int(at[i]), lanes=lanes[bad])
     target = row - own_rank + rank
-    if wave.async_state is not None and async_state(wave).exited[target].any():
+    if wave.async_state is not None and any_true(async_state(wave).exited[target]):
         i = int(np.argmax(async_state(wave).exited[target]))
         text = f"the shared memory of a block that has exited (rank {int(rank[i])}) is accessed"
         raise fault(RaceFault, text, c, ins, int(lanes[i]), int(at[i]))
@@ -441,7 +442,7 @@ def cluster_shared(
         if wave.engine.sampling:
             sample_shared(c, site, place, unit)
         return place
-    lanes = np.flatnonzero(active(c, m))
+    lanes = flatnonzero(active(c, m))
     return cluster_shared_at(c, site, site.addresses(c, lanes), lanes, unit, atomic, any_block)
 
 

@@ -14,6 +14,7 @@ from ptxgen.emulator.options import Options
 from ptxgen.emulator.ptx.catalogue import reason
 from ptxgen.emulator.ptx.dtypes import DTYPES, FLOATS, SIGNED, SPECIAL_PREDICATES, SPECIALS_64
 from ptxgen.emulator.ptx.syntax import SIZES, Flt, Function, Imm, Instruction, Operand, Reg, Sink, Special, Sym
+from ptxgen.emulator.reductions import all_true
 from ptxgen.emulator.sync.wgmma_registers import RegisterSets
 from ptxgen.emulator.warp_batch import Step, View, WarpBatch
 from ptxgen.errors import ParseError, UnsupportedError
@@ -140,7 +141,7 @@ class Builder:
         size = SIZES[dtype]
         bits = int(value) & ((1 << 8 * size) - 1)
         data = np.frombuffer(bits.to_bytes(size, "little"), DTYPES[dtype])
-        if len(data) == 1 or (data.view("u1").reshape(2, -1)[0] == data.view("u1").reshape(2, -1)[1]).all():
+        if len(data) == 1 or all_true(data.view("u1").reshape(2, -1)[0] == data.view("u1").reshape(2, -1)[1]):
             data = data[:1].reshape(())
         return self.intern(("const", bits, dtype), data)
 

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from ptxgen.emulator.ops.operands.builder import Builder
 from ptxgen.emulator.ptx.dtypes import FLOATS
 from ptxgen.emulator.ptx.syntax import Instruction, Mem, Reg, Vec
+from ptxgen.emulator.reductions import any_true, count_nonzero, flatnonzero
 from ptxgen.emulator.warp_batch import Launch, Step, WarpBatch, fault, fresh_terms
 from ptxgen.errors import UninitialisedFault
 
@@ -325,7 +326,7 @@ class Undefined:
             if results is None:
                 reg, bad = operands[0]
                 text = origin.fault_text(reg.name)
-                every = np.flatnonzero(union(operands))
+                every = flatnonzero(union(operands))
                 at, lane = origin.address if origin.shared else None, int(np.argmax(bad))
                 error = fault(UninitialisedFault, text, c, ins, lane, at, lanes=every)
                 if c.wave.engine.options.faults > 1:
@@ -338,7 +339,7 @@ class Undefined:
                 slot: where if m is None else np.where(m, where, where.dtype.type(0))
                 for slot, where in zip(writes, results, strict=True)
             }
-            self.mark_undefined(c, {slot: (where, origin) for slot, where in reached.items() if where.any()})
+            self.mark_undefined(c, {slot: (where, origin) for slot, where in reached.items() if any_true(where)})
 
         return check
 
@@ -365,7 +366,7 @@ class Undefined:
                 c.written[flag] = True
             else:
                 now = m if state is False else m | state
-                c.written[flag] = True if np.count_nonzero(now & c.live()) == c.count else now
+                c.written[flag] = True if count_nonzero(now & c.live()) == c.count else now
 
         return step
 
@@ -466,7 +467,7 @@ def undefined(c: WarpBatch, m: Mask, flag: int) -> Array | None:
     if m is None:
         m = c.live()
     bad: Array = m if state is False else m & ~state
-    return bad if bad.any() else None
+    return bad if any_true(bad) else None
 
 
 def slots_of(op: Mem) -> set[int]:

@@ -26,6 +26,7 @@ from ptxgen.emulator.ops.operands.builder import Builder
 from ptxgen.emulator.ops.registry import instruction
 from ptxgen.emulator.ptx.dtypes import DTYPES
 from ptxgen.emulator.ptx.syntax import SIZES, Instruction, Vec
+from ptxgen.emulator.reductions import all_true, any_true, flatnonzero
 from ptxgen.emulator.warp_batch import Step, WarpBatch, active
 
 Array = NDArray[Any]
@@ -47,7 +48,7 @@ def arena_positions(c: WarpBatch, site: Site, m: Mask, unit: int) -> list[tuple[
     def append(views: dict[int, Array], place: Positions) -> None:
         lanes, index = place.lanes, place.index
         if lanes is None:
-            lanes = np.arange(c.n) if place.mask is None else np.flatnonzero(place.mask)
+            lanes = np.arange(c.n) if place.mask is None else flatnonzero(place.mask)
             index = index[lanes]
         out.append((views, index + place.shift, lanes))
 
@@ -59,12 +60,12 @@ def arena_positions(c: WarpBatch, site: Site, m: Mask, unit: int) -> list[tuple[
     elif site.space == "global":
         append(memory.views, global_access(c, site, m, unit))
     else:
-        lanes = np.flatnonzero(active(c, m))
+        lanes = flatnonzero(active(c, m))
         at = site.addresses(c, lanes)
         in_shared = is_generic_shared(at)
-        if in_shared.any():
+        if any_true(in_shared):
             append(c.wave.views, shared_at(c, site, at[in_shared] - SHARED_WINDOW, lanes[in_shared], unit, True))
-        if not in_shared.all():
+        if not all_true(in_shared):
             append(memory.views, global_access_at(c, site, m, unit, at[~in_shared], lanes[~in_shared]))
     return out
 
@@ -187,7 +188,7 @@ def in_random_order(
         old[group] = current
         changed = changed or not np.array_equal(_bits(new), _bits(current))
         # a swap that finds the expected value does not count as polling, even if it stores the same value
-        changed = changed or (op == "cas" and bool(np.equal(_bits(current), _bits(x[group])).any()))
+        changed = changed or (op == "cas" and any_true(np.equal(_bits(current), _bits(x[group]))))
     if changed:
         engine.progress += 1
     return old

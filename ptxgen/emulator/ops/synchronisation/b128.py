@@ -12,7 +12,8 @@ from ptxgen.emulator.ops.operands.builder import Builder
 from ptxgen.emulator.ops.registry import instruction
 from ptxgen.emulator.ops.synchronisation.atomic import WORDS, arena_positions, serialized_lanes
 from ptxgen.emulator.ptx.syntax import Instruction, Vec
-from ptxgen.emulator.warp_batch import Step, WarpBatch
+from ptxgen.emulator.reductions import any_true
+from ptxgen.emulator.warp_batch import Step, WarpBatch, spread
 
 Mask = NDArray[np.bool_] | None
 
@@ -62,7 +63,7 @@ def atom(b: Builder, ins: Instruction) -> Step:
         for views, index, lanes in arena_positions(c, site, m, 8):
             engine.stats.atomics += len(lanes)
             where = index[:, None] + np.arange(2)
-            given = [np.stack([np.broadcast_to(c.v[h], (c.n,))[lanes] for h in v], axis=1) for v in values]
+            given = [np.stack([spread(c.v[h], c.n)[lanes] for h in v], axis=1) for v in values]
             for group in serialized_lanes(engine, index):
                 at = where[group]
                 old = views[8][at]
@@ -72,7 +73,7 @@ def atom(b: Builder, ins: Instruction) -> Step:
                 views[8][at] = new
                 for h in range(2):
                     c.v[dst[h]][lanes[group]] = old[:, h]
-                if (new != old).any():
+                if any_true(new != old):
                     engine.progress += 1
 
     return step

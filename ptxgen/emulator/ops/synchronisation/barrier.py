@@ -11,6 +11,7 @@ from ptxgen.emulator.ops.arithmetic.compare import predicate
 from ptxgen.emulator.ops.operands.builder import Builder
 from ptxgen.emulator.ops.registry import instruction
 from ptxgen.emulator.ptx.syntax import Instruction
+from ptxgen.emulator.reductions import any_true
 from ptxgen.emulator.sync.barriers import Arrival
 from ptxgen.emulator.warp_batch import Step, WarpBatch, fault
 from ptxgen.errors import BarrierFault
@@ -44,7 +45,7 @@ def warp_values(c: WarpBatch, row: Array, lanes: Array, ins: Instruction, operan
     for value in values:
         same = lanes & (row == value)
         split = same.reshape(-1, 32).any(axis=1) & (lanes & ~same).reshape(-1, 32).any(axis=1)
-        if split.any():
+        if any_true(split):
             lane = 32 * int(np.argmax(split))
             raise fault(BarrierFault, f"lanes of one warp give different {operands}", c, ins, lane)
         out.append((int(value), same))

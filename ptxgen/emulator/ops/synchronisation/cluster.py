@@ -10,8 +10,9 @@ from ptxgen.emulator.ops.operands.access import from_generic
 from ptxgen.emulator.ops.operands.builder import Builder
 from ptxgen.emulator.ops.registry import instruction
 from ptxgen.emulator.ptx.syntax import Instruction
+from ptxgen.emulator.reductions import flatnonzero
 from ptxgen.emulator.sync.async_state import async_state
-from ptxgen.emulator.warp_batch import Step, WarpBatch, active
+from ptxgen.emulator.warp_batch import Step, WarpBatch, active, spread
 
 Mask = NDArray[np.bool_] | None
 
@@ -26,11 +27,11 @@ def mapa(b: Builder, ins: Instruction) -> Step:
 
     def step(c: WarpBatch, m: Mask) -> None:
         v = c.v
-        lanes = np.flatnonzero(active(c, m))
-        at = np.broadcast_to(v[src], (c.n,))[lanes].astype(np.int64)
+        lanes = flatnonzero(active(c, m))
+        at = spread(v[src], c.n)[lanes].astype(np.int64)
         if generic:
             at = from_generic(c, at, lanes, ins)
-        to = np.broadcast_to(v[rank], (c.n,))[lanes].astype(np.int64) & 255
+        to = spread(v[rank], c.n)[lanes].astype(np.int64) & 255
         mapped = (at & OFFSET) + (to << RANK) + (SHARED_WINDOW if generic else 0)
         v[dst][lanes] = mapped.astype(v[dst].dtype)
 
@@ -46,8 +47,8 @@ def getctarank(b: Builder, ins: Instruction) -> Step:
 
     def step(c: WarpBatch, m: Mask) -> None:
         v = c.v
-        lanes = np.flatnonzero(active(c, m))
-        at = np.broadcast_to(v[src], (c.n,))[lanes].astype(np.int64)
+        lanes = flatnonzero(active(c, m))
+        at = spread(v[src], c.n)[lanes].astype(np.int64)
         if generic:
             at = from_generic(c, at, lanes, ins)
         v[dst][lanes] = (at >> RANK).astype(np.uint32)
@@ -61,7 +62,7 @@ def isspacep(b: Builder, ins: Instruction) -> Step:
     own_block = ins.mods[0] != "shared::cluster"
 
     def step(c: WarpBatch, m: Mask) -> None:
-        at = np.broadcast_to(c.v[src], (c.n,)).astype(np.int64)
+        at = spread(c.v[src], c.n).astype(np.int64)
         inside = (at >= SHARED_WINDOW) & (at < SHARED_WINDOW + WINDOW)
         if own_block and c.wave.windows is not None:
             inside &= (at - SHARED_WINDOW) >> RANK == c.wave.ranks[c.row]

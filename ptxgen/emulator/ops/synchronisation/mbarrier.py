@@ -12,9 +12,10 @@ from ptxgen.emulator.ops.operands.access import Site, check_aligned, from_generi
 from ptxgen.emulator.ops.operands.builder import Builder
 from ptxgen.emulator.ops.registry import instruction
 from ptxgen.emulator.ptx.syntax import Instruction, Operand, Sink
+from ptxgen.emulator.reductions import all_true, any_true, flatnonzero
 from ptxgen.emulator.sync.async_state import async_state
 from ptxgen.emulator.sync.mbarriers import TOKEN, Mbarriers, SuspendedLanes
-from ptxgen.emulator.warp_batch import Step, WarpBatch, active, fault
+from ptxgen.emulator.warp_batch import Step, WarpBatch, active, fault, spread
 from ptxgen.errors import BarrierFault
 
 Array = NDArray[Any]
@@ -63,7 +64,7 @@ def value(b: Builder, op: Operand, ptx_type: str = "u32") -> Callable[[WarpBatch
     dtype = np.uint64 if ptx_type == "u64" else np.int64
 
     def read(c: WarpBatch, lanes: Array) -> Array:
-        out: Array = np.broadcast_to(c.v[view], (c.n,))[lanes].astype(dtype)
+        out: Array = spread(c.v[view], c.n)[lanes].astype(dtype)
         return out
 
     return read
@@ -84,7 +85,7 @@ def init(b: Builder, ins: Instruction) -> Step:
     count = value(b, ins.operands[1]) if ins.mods[0] == "init" else None
 
     def step(c: WarpBatch, m: Mask) -> None:
-        lanes = np.flatnonzero(active(c, m))
+        lanes = flatnonzero(active(c, m))
         at = place.positions(c, lanes)
         if count is None:
             objects(c).invalidate(c, ins, lanes, at)
@@ -116,7 +117,7 @@ def arrive(b: Builder, ins: Instruction) -> Step:
     relaxed = "relaxed" in ins.mods
 
     def step(c: WarpBatch, m: Mask) -> None:
-        lanes = np.flatnonzero(active(c, m))
+        lanes = flatnonzero(active(c, m))
         at = place.positions(c, lanes)
         given = amount(c, lanes) if amount is not None else None
         counts = np.ones(len(lanes), np.int64) if given is None or expects else given
@@ -124,7 +125,7 @@ def arrive(b: Builder, ins: Instruction) -> Step:
         state = async_state(c.wave)
         if relaxed:
             blocks, which = np.unique(lanes >> 5, return_inverse=True)
-            known = state.order.release(c, blocks, relaxed, bool((at // c.wave.stride != lanes >> 5).any()))
+            known = state.order.release(c, blocks, relaxed, any_true(at // c.wave.stride != lanes >> 5))
         else:
             which, known = state.events.release(c, ins, lanes)
         released = type(known)(known.clocks[:, which], known.fenced[:, which], known.events[which])
@@ -154,7 +155,7 @@ def count_bytes(b: Builder, ins: Instruction) -> Step:
     sign = 1 if ins.mods[0] == "expect_tx" else -1
 
     def step(c: WarpBatch, m: Mask) -> None:
-        lanes = np.flatnonzero(active(c, m))
+        lanes = flatnonzero(active(c, m))
         at = place.positions(c, lanes)
         note_remote_access(c, lanes, at, ins)
         c.wave.engine.progress += 1
@@ -180,7 +181,7 @@ def wait_test(b: Builder, ins: Instruction) -> tuple[PhaseTest, int]:
         b.src(ins.operands[3], "u32")
 
     def test(c: WarpBatch, m: Mask) -> tuple[Array, Array, Array]:
-        lanes = np.flatnonzero(active(c, m))
+        lanes = flatnonzero(active(c, m))
         at = place.positions(c, lanes)
         barriers = objects(c)
         rows = barriers.find(c, ins, lanes, at)
@@ -197,7 +198,7 @@ def test_wait(b: Builder, ins: Instruction) -> Step:
     def step(c: WarpBatch, m: Mask) -> None:
         lanes, rows, done = test(c, m)
         barriers = objects(c)
-        if done.any():
+        if any_true(done):
             barriers.acquire_phase(c, lanes[done], rows[done], ins)
         c.v[dst][lanes] = done
 
@@ -214,7 +215,7 @@ def try_wait(b: Builder, ins: Instruction) -> Step:
     def step(c: WarpBatch, m: Mask, after: int) -> None:
         lanes, rows, done = test(c, m)
         barriers = objects(c)
-        if done.all():
+        if all_true(done):
             barriers.acquire_phase(c, lanes, rows, ins)
             c.v[dst][lanes] = True
             c.add(after, m)
@@ -248,10 +249,10 @@ def pending_count(b: Builder, ins: Instruction) -> Step:
     dst = b.dst(ins.operands[0], "u32")
 
     def step(c: WarpBatch, m: Mask) -> None:
-        lanes = np.flatnonzero(active(c, m))
+        lanes = flatnonzero(active(c, m))
         state = given(c, lanes)
         bad = state & np.uint64(TOKEN) == 0
-        if bad.any():
+        if any_true(bad):
             lane = int(lanes[np.argmax(bad)])
             raise fault(BarrierFault, "the operand is not a state returned by mbarrier.arrive", c, ins, lane)
         c.v[dst][lanes] = (state & np.uint64((1 << 20) - 1)).astype(np.uint32)
@@ -270,7 +271,7 @@ class CopiesArrive:
             if copy.done and copy.signalled:
                 batch.wave.checks.end_copy(copy.touch)
         batch.copies = [copy for copy in batch.copies if not (copy.done and copy.signalled)]
-        self.copies = [copy for copy in batch.copies if np.isin(copy.lanes, lanes).any()]
+        self.copies = [copy for copy in batch.copies if any_true(np.isin(copy.lanes, lanes))]
         for copy in self.copies:  # the race checks place their writes at the first such arrival after the copies
             if copy.signalled:
                 continue
@@ -302,7 +303,7 @@ def copies_arrive(b: Builder, ins: Instruction) -> Step:
     place = MbarrierOperand(b, ins, ins.operands[0])
 
     def step(c: WarpBatch, m: Mask) -> None:
-        lanes = np.flatnonzero(active(c, m))
+        lanes = flatnonzero(active(c, m))
         at = place.positions(c, lanes)
         if adds_pending:
             objects(c).add_pending(c, ins, lanes, at)

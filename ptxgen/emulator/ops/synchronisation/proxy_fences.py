@@ -11,6 +11,7 @@ from ptxgen.emulator.ops.operands.access import Site
 from ptxgen.emulator.ops.operands.builder import Builder
 from ptxgen.emulator.ops.registry import instruction
 from ptxgen.emulator.ptx.syntax import Instruction, Unit
+from ptxgen.emulator.reductions import flatnonzero
 from ptxgen.emulator.sync.async_state import async_state
 from ptxgen.emulator.sync.memory_order import Scope
 from ptxgen.emulator.warp_batch import Step, WarpBatch, active
@@ -53,7 +54,7 @@ def fence(b: Builder, ins: Instruction) -> Step:
     scope = Scope.of(ins.mods, Scope.CLUSTER)
 
     def step(c: WarpBatch, m: Mask) -> None:
-        blocks = np.flatnonzero(c.warps(m))
+        blocks = flatnonzero(c.warps(m))
         messages = c.wave.messages
         if c.wave.async_state is not None:
             state = async_state(c.wave)
@@ -74,7 +75,7 @@ def fence(b: Builder, ins: Instruction) -> Step:
 
 def release_maps(c: WarpBatch, m: Mask, ins: Instruction) -> None:
     """Releases tensor maps: the writes so far precede uses of the maps by threads that acquire them later."""
-    blocks = np.flatnonzero(c.warps(m))
+    blocks = flatnonzero(c.warps(m))
     if c.wave.async_state is not None:
         async_state(c.wave).order.proxy_fence(c, blocks, "tensormap")
     if c.wave.messages is not None:
@@ -88,7 +89,7 @@ def map_fence(b: Builder, ins: Instruction) -> Step:
     site = Site(b, ins, ins.operands[0], "generic", MAP_SIZE, "read")
 
     def step(c: WarpBatch, m: Mask) -> None:
-        lanes = np.flatnonzero(active(c, m))
+        lanes = flatnonzero(active(c, m))
         at = site.addresses(c, lanes)
         if c.wave.messages is not None:
             c.wave.messages.apply_received(c, np.unique(lanes >> 5))

@@ -13,6 +13,7 @@ from ptxgen.emulator.ops.operands.builder import Builder
 from ptxgen.emulator.ops.operands.undefined import Operands, across_warp, terms_of, union
 from ptxgen.emulator.ops.registry import instruction
 from ptxgen.emulator.ptx.syntax import SIZES, Instruction, Operand, Pair, Reg, Sink
+from ptxgen.emulator.reductions import all_true, any_true
 from ptxgen.emulator.warp_batch import Step, WarpBatch, fault
 from ptxgen.errors import DivergenceFault
 
@@ -53,10 +54,10 @@ def executing_lanes(c: WarpBatch, m: Mask, member: int | None, ins: Instruction)
     every = not constant.ndim and constant == ALL
     if not every:
         absent = executing & ((masks >> LANES) & np.uint32(1) == 0)
-        if absent.any():
+        if any_true(absent):
             lane = int(np.argmax(absent.reshape(-1)))
             raise fault(DivergenceFault, "the member mask of a lane does not include the lane itself", c, ins, lane)
-        every = bool((masks == ALL).all())
+        every = all_true(masks == ALL)
     whole = m is None and c.alive is None and every
     event = "elect" if ins.op == "elect" else "exchange"
     c.wave.checks.exchange(c, None if whole else np.where(executing, masks, np.uint32(0)).reshape(-1), event)
@@ -144,7 +145,7 @@ def shfl(b: Builder, ins: Instruction) -> Step:
         source, valid = sources(c)
         if m is not None or c.alive is not None:
             missing = executing & ~read(executing, source)
-            if missing.any():
+            if any_true(missing):
                 at = int(np.argmax(missing.reshape(-1)))
                 raise fault(
                     DivergenceFault, "the instruction reads the value of a lane that does not execute it", c, ins, at
@@ -177,7 +178,7 @@ def vote(b: Builder, ins: Instruction) -> Step:
         if negated:
             value = ~value
         # lanes with the same member mask vote together, usually the whole warp
-        same = masks[:, :, None] == masks[:, None, :] if not (masks == masks[:, :1]).all() else None
+        same = masks[:, :, None] == masks[:, None, :] if not all_true(masks == masks[:, :1]) else None
         if same is None:
             if mode == "ballot":
                 write(c, dst, np.repeat(bits_of(value & executing), 32), m)
