@@ -33,17 +33,18 @@ def covering(lengths: Sequence[int], strength: int) -> set[tuple[int, ...]]:
 
 
 def left_out(items: Iterable[Any]) -> list[Any]:
-    """The tests that their markers leave out: ``first(n)`` all but n cases, those of ``STRENGTHS`` all but a choice of
-    combinations.
+    """The tests that their markers leave out: ``first(n)`` all but n cases, ``every(n)`` all but every n-th case, those of
+    ``STRENGTHS`` all but a choice of combinations.
 
     If not all combinations of a function are collected, since some are asked for by name, none is left out.
     """
     functions, cases, out = defaultdict(list), Counter[tuple[str, str]](), []
     for item in items:
-        if mark := item.get_closest_marker("first"):
-            cases[item.parent.nodeid, item.originalname] += 1
-            if cases[item.parent.nodeid, item.originalname] > mark.args[0]:
-                out.append(item)
+        number = cases[item.parent.nodeid, item.originalname]  # of the case
+        cases[item.parent.nodeid, item.originalname] += 1
+        first, every = (item.get_closest_marker(name) for name in ("first", "every"))
+        if (first and number >= first.args[0]) or (every and number % every.args[0]):
+            out.append(item)
         for name, strength in STRENGTHS.items():
             if item.get_closest_marker(name):
                 functions[item.parent.nodeid, item.originalname, strength].append(item)

@@ -28,7 +28,7 @@ def pytest_addoption(parser):
     parser.addoption(
         "--exhaustive",
         action="store_true",
-        help="also run the cases that the markers each_value, each_pair and first leave out",
+        help="also run the cases that the markers each_value, each_pair, first and every leave out",
     )
 
 

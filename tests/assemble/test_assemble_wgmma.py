@@ -17,11 +17,11 @@ EACH = 1
 COMPLAINT = re.compile(r"C75\d\d|warning", re.I)
 
 
+@pytest.mark.first(13)
 @pytest.mark.parametrize(
     ("seed", "source"),
     [
         (31, "wgmma"),
-        (32, "wgmma"),
         (34, "bf16x3"),
         (38, "conv_wgmma_merged"),
         (35, "conv_wgmma_phased"),
@@ -34,6 +34,7 @@ COMPLAINT = re.compile(r"C75\d\d|warning", re.I)
         (42, "conv_wgmma_by_image"),
         (47, "conv_wgmma_groups"),
         (43, "task_wgmma"),
+        (32, "wgmma"),
     ],
 )
 def test_random_configurations_assemble_without_spills(seed, source, draws, tmp_path, monkeypatch):

@@ -47,6 +47,7 @@ KERNELS: dict[str, tuple[tuple[Any, ...], dict[str, Any], str]] = {
 }
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("types", PAIRS)
 @pytest.mark.parametrize("name", KERNELS)
 def test_results_are_right(name: str, types: tuple[str, str]) -> None:

@@ -19,6 +19,7 @@ mov.u32 %r5, %ctaid.x; mad.lo.u32 %r6, %r5, %r8, %r0; mad.wide.u32 %d0, %r6, 4, 
 END = "END: ld.shared.u32 %r7, [%r2]; st.global.u32 [%d0], %r7;"
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("threads", [64, 96, 80])
 def test_halves_of_a_warp_at_two_barriers(threads, seed):

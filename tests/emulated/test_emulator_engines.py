@@ -36,7 +36,8 @@ KERNELS = {
 
 
 @needs_llvm
-@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.first(6)
+@pytest.mark.parametrize("name", sorted(KERNELS, key=("4x4", "held").__contains__))
 def test_kernels(name):
     completion = ("late", "early")[list(KERNELS).index(name) % 2]
     problem, config = (f(x) for f, x in zip((parse, parse_config), KERNELS[name], strict=True))

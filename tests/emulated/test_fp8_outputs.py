@@ -43,6 +43,8 @@ KERNELS = {
         "family=skinny ml=1 ms=1 nl=8 ns=4 lanes_long=1 kl=2 u=1024 vec_a=16 vec_b=16 long_n=1 fragment_prefetch=0",
     ),
 }
+#: without those whose paths ``test_s8_outputs`` executes
+OWN = {options: KERNELS[options] for options in KERNELS if options not in [*OPTIONS][::2]}
 
 
 def problem(options: str, out: str, epilogue: str = "") -> Gemm:
@@ -50,7 +52,8 @@ def problem(options: str, out: str, epilogue: str = "") -> Gemm:
     return Gemm(1 if options == "skinny" else 70, 72, 80, "NT", dtype, compute, out=out, epilogue=epilogue)
 
 
-@pytest.mark.parametrize("options", KERNELS)
+@pytest.mark.first(len(OWN))
+@pytest.mark.parametrize("options", dict.fromkeys([*OWN, *KERNELS]))
 def test_both_types_with_every_epilogue_path(options: str) -> None:
     """Scales, bias, residual and activations, combined and alone: for each kernel every third one."""
     on, _, text = KERNELS[options]

@@ -277,10 +277,9 @@ def test_beta_zero_does_not_read_c(text):
 ORDERS = ("kg=3 splitk=workspace", "kl=4 u=32", "kg=3 splitk=workspace kl=2 epilogue_smem=1", "")
 
 
-@pytest.mark.parametrize(
-    ("dtype", "compute", "text"),
-    [(*types, text) for i, types in enumerate(TYPES) for j, text in enumerate(ORDERS) if (i + j) % 2 == 0],
-)
+@pytest.mark.each_value
+@pytest.mark.parametrize(("dtype", "compute"), TYPES)
+@pytest.mark.parametrize("text", ORDERS)
 def test_deterministic_kernels_give_the_same_bits(dtype, compute, text):
     """In any order of warps and blocks, and any completion time of copies."""
     p = Gemm(20, 19, 100, "TN", dtype, compute, deterministic=True)

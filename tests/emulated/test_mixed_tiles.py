@@ -100,6 +100,7 @@ def test_any_tiles_may_be_given():
     assert [s.facts()["tiles"][0]["tile"] for s in TlpSchedule.single(p, driver.device)] == [t.name for t in TILES]
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize("seed", range(4))
 def test_random_lists_and_tiles(seed):
     """Any item may have any tile. Rows have random gaps, and memory around each item is poisoned."""

@@ -33,7 +33,8 @@ ROWS = (3, 0, 5, 70, 1, 0)
 BYTES = "family=wgmma u=128 stages=2 persistent=1 transposed_mma=1 ml=16 nl=64"
 
 
-@pytest.mark.parametrize(("family", "n"), [("mma", 0), ("mma", 1), ("mma", 2), ("mma", 3), ("wgmma", 1), ("wgmma", 2)])
+@pytest.mark.first(3)
+@pytest.mark.parametrize(("family", "n"), [("mma", 0), ("mma", 1), ("wgmma", 1), ("mma", 2), ("mma", 3), ("wgmma", 2)])
 def test_random_experts(family: str, n: int) -> None:
     """Formats, groups, zero points, extents, longer rows, alignment, epilogues, experts without rows, every axis."""
     on = FEW_SMS if family == "wgmma" else replace(device(ON[n]), sms=3)

@@ -89,7 +89,12 @@ def inputs(p: Any) -> dict[str, Array]:
     return arrays
 
 
-@pytest.mark.parametrize("case", CASES)
+#: cases that add no family, direction or way to store to the others
+LIKE = ("mma, split K", "wgmma, split K", "input gradient, mma", "input gradient, phases")
+
+
+@pytest.mark.first(len(CASES) - len(LIKE))
+@pytest.mark.parametrize("case", sorted(CASES, key=LIKE.__contains__))
 def test_sums_are_kept_where_aux_is_positive_or_nan(case: str) -> None:
     """Alone and with another operation, in turn."""
     text, config = CASES[case]

@@ -83,6 +83,7 @@ def test_rows_of_every_kind(rows: list[list[int]], config: Config, kinds: tuple[
     assert verdict("integers", got, reference(p, given, alpha, beta)).ok
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("kinds", TYPES, ids=lambda x: x[0])
 @pytest.mark.parametrize("n", [1, 7, 40, 100])
 def test_types_and_odd_columns(kinds: tuple[str, str], n: int) -> None:

@@ -119,6 +119,7 @@ def test_operands_of_every_stride(host, a, b):
     assert np.array_equal(right, before[1])
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("name", STRIDES)
 @pytest.mark.parametrize("beta", [0.0, -2.0])
 def test_results_of_every_stride(host, name, beta):
@@ -187,6 +188,7 @@ def test_beta_zero_does_not_read_out(host):
     assert np.isnan(ptxgen.gemm(x, x, beta=1.0, out=np.full((8, 8), np.nan, np.float32))).all()
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("beta", [0.0, -2.0])
 @pytest.mark.parametrize("name", STRIDES)
 def test_alpha_zero_reads_neither_operand(host, name, beta):
@@ -427,6 +429,7 @@ class Foreign:
         return rows if self.order == "C" else rows.T
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("orders", ["CCC", "CCF", "CFC", "FCC", "FFC", "CFF", "FCF", "FFF"])
 @pytest.mark.parametrize(("gap", "offset"), [(0, 0), (4, 1), (3, 2)])
 def test_device_arrays_of_every_order(gpu, orders, gap, offset):

@@ -1015,6 +1015,7 @@ def test_interrupted_tune_reports_what_is_stored(
     assert document == {"error": {"kind": "Interrupted", "message": f"interrupted; {output} --json"}}
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize(
     ("name", "code", "how"), [("SIGINT", 130, "interrupted"), ("SIGTERM", 143, "ended by SIGTERM")]
 )

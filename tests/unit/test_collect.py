@@ -161,8 +161,9 @@ def test_a_killed_run_keeps_what_it_measured_and_continues(tmp_path: Path) -> No
     assert set(rows(path).values()) == {1}
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize(
-    ("name", "code", "how"), [("SIGINT", 130, "interrupted"), ("SIGTERM", 143, "ended by SIGTERM")]
+    ("name", "code", "how"), [("SIGTERM", 143, "ended by SIGTERM"), ("SIGINT", 130, "interrupted")]
 )
 def test_a_signal_stores_the_measurements_in_progress(tmp_path: Path, name: str, code: int, how: str) -> None:
     path = tmp_path / "tuning.sqlite"

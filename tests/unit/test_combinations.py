@@ -51,6 +51,7 @@ def test_markers_leave_tests_out() -> None:
     assert kept(collected(each_value=0)) == [("x", 0), ("y", 1), ("z", 0)]
     assert kept(collected(each_pair=0)) == [*product("xyz", (0, 1))]
     assert kept(collected(first=2)) == [("x", 0), ("x", 1)]
+    assert kept(collected(every=2)) == [("x", 0), ("y", 0), ("z", 0)]
 
 
 def test_tests_that_are_asked_for_by_name_run() -> None:

@@ -117,6 +117,7 @@ def fragment_loads(plan: SimtPlan, x, k: int) -> list[tuple[int, int, list[str]]
     return out
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("n", range(0, COUNT, 3))
 def test_loads_cover_the_stage_and_fragments_match(n):
     plan = every_plan()[n]

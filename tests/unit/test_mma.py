@@ -188,6 +188,7 @@ UNEVEN_SHAPES = [UNEVEN, "ms=80 ns=24 ml=80 nl=96", "ms=16 ns=40 ml=32 nl=80"]
 SHAPES_OF_TYPES = [(*t, s) for t in TYPES for s in (*SHAPES, *UNEVEN_SHAPES) if t[0] != "s8" or s in SHAPES]
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize(("dtype", "compute", "shape"), SHAPES_OF_TYPES)
 def test_fragment_loads_have_no_bank_conflicts(dtype, compute, shape, layout):
@@ -201,6 +202,7 @@ def test_fragment_loads_have_no_bank_conflicts(dtype, compute, shape, layout):
                 assert conflicts(at[: 16 if read.ptx_type == "x2" else 32], width) <= (4 if few else 0), (x.name, read)
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize(("dtype", "compute", "shape"), SHAPES_OF_TYPES)
 def test_stores_to_stages_have_no_bank_conflicts(dtype, compute, shape, layout):

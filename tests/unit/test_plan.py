@@ -72,6 +72,7 @@ def test_regions_of_the_workspace_are_aligned_and_disjoint():
     assert workspace.regions[-1].offset == 136
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("n", range(COUNT))
 def test_launches_match_their_kernels(n):
     """Entries exist, blocks are as the kernel declares, parameters have the size that it reads."""

@@ -364,11 +364,11 @@ def test_command_line_prints_warnings(run, tmp_path, capsys):
 
 @pytest.mark.parametrize("name", tuning_files.devices())
 def test_no_shipped_winner_is_stale(name, draws):
-    """One in 16, or all with --exhaustive. If this fails: python -m ptxgen db recheck tuning_db, on the device."""
+    """One in 48, or all with --exhaustive. If this fails: python -m ptxgen db recheck tuning_db, on the device."""
     header, winners = read_winners(winners_path(name))
     rows = [
         f"{m.problem.key()}: {reason}"
-        for m in winners[:: 16 if draws == 1 else 1]
+        for m in winners[:: 48 if draws == 1 else 1]
         if (reason := stale_reason(m, lambda p, c: current_digest(p, c, device(name))))
     ]
     assert not rows, "\n".join(rows)

@@ -506,6 +506,7 @@ def copied(torch: Any, x: Any) -> Any:
     )
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("layout", ["NN", "TT"])
 @pytest.mark.parametrize("name", ["plus_times", "l2", "bf16", "everything"])
 def test_pytorch_reads_the_operands_of_sets(

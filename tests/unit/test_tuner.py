@@ -149,7 +149,8 @@ def test_equal_seeds_give_equal_runs(fake, tmp_path):
     assert logs[0] != logs[2]
 
 
-@pytest.mark.parametrize("after", [3, 18])
+@pytest.mark.first(1)
+@pytest.mark.parametrize("after", [18, 3])
 def test_interrupted_run_continues_where_it_stopped(fake, tmp_path, after):
     with Database(tmp_path / "whole.sqlite") as whole:
         (expected,) = tune([P], database=whole, budget=BUDGET)

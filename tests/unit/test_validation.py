@@ -119,7 +119,8 @@ def test_a_problem_that_the_vendor_does_not_compute_is_not_compared():
     assert math.isnan(only.slower)
 
 
-@pytest.mark.parametrize("children", [1, 2])
+@pytest.mark.first(1)
+@pytest.mark.parametrize("children", [2, 1])
 def test_command_on_the_emulated_device(tmp_path, monkeypatch, children):
     monkeypatch.setenv("PTXGEN_DRIVER", "emulated")
     rows, arguments = tmp_path / "rows.jsonl", "--problems 3 --configurations 3 --jobs 1 --max-extent 8 --mixture gemm"
