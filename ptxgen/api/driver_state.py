@@ -43,7 +43,7 @@ class DriverState:
                 return self.kernel(kept)
         source = render(plan)
         kernel = self.kernel(source)
-        kept_sources.write(key, source)
+        kept_sources.write(key, CachedSource.of(source))
         return kernel
 
 

@@ -11,6 +11,9 @@ from typing import Any
 from ptxgen.codegen.vectorized import BoolOrColumn, IntOrColumn
 from ptxgen.lowering.kernel_problem import KernelProblem
 
+GROUPED_SHARED = 16  #: bytes of shared memory for the number of the next tile and a tile's counter in kernels of groups
+GROUPED_REGISTERS = 8  #: registers that their loop over tiles adds
+
 
 def accumulator_bytes(p: KernelProblem) -> int:
     """The number of bytes of an accumulator in shared memory and in the workspace."""

@@ -143,3 +143,13 @@ def _of_any(sink: Any, result_type: str) -> Any:
         return tuple(map(changed, x)) if isinstance(x, tuple) and x and isinstance(x[0], Node) else x
 
     return replace(sink, **{f.name: changed(getattr(sink, f.name)) for f in fields(sink)})
+
+
+def packs_bits(p: KernelProblem) -> bool:
+    """True if A and B are packed into words."""
+    return isinstance(p.operands[0].access, TruthWords)
+
+
+def packed_bytes(x: TruthWords) -> Any:
+    """The bytes of a packed operand."""
+    return x.rows * x.ld * (BITS // 8)

@@ -26,6 +26,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+ROW = 128  #: alignment of packed rows and buffers in bytes
+
 
 @dataclass(frozen=True)
 class Axis:

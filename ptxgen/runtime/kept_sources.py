@@ -12,15 +12,17 @@ import json
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ptxgen import disk_cache, plugins
-from ptxgen.codegen.plan import Plan
-from ptxgen.codegen.source import Source
 from ptxgen.expr import instructions
 from ptxgen.families.common.array_cache import package_key
 from ptxgen.problem import epilogue_ops, operation
 from ptxgen.runtime.assemble import CachedSource
 from ptxgen.settings import settings
+
+if TYPE_CHECKING:
+    from ptxgen.codegen.plan import Plan
 
 MOST = 8192  #: files; if there are more, the older half is removed
 EVERY = "0"  #: when a key ends in this digit (one in sixteen), ``write`` also limits the number of files
@@ -28,9 +30,15 @@ EVERY = "0"  #: when a key ends in this digit (one in sixteen), ``write`` also l
 
 def key(plan: Plan) -> str:
     """The cache key of a plan's source. Empty: the source is not cached."""
+    return key_of(plan.source_problem, plan.problem, plan.config.full_text(), plan.device)
+
+
+def key_of(*facts: object) -> str:
+    """The cache key of a source that depends on the package and on the ``repr`` of ``facts`` alone. Empty: the source
+    is not cached."""
     if plugins.called() or any(registry.has_registered() for registry in (operation, epilogue_ops, instructions)):
         return ""
-    return package_key(repr(plan.source_problem), repr(plan.problem), plan.config.full_text(), plan.device)
+    return package_key(*facts)
 
 
 def read(key: str) -> CachedSource | None:
@@ -44,14 +52,14 @@ def read(key: str) -> CachedSource | None:
         return None
 
 
-def write(key: str, source: Source) -> None:
-    """Stores a source without its text. If several processes write one key at once, readers find one whole file."""
+def write(key: str, source: CachedSource) -> None:
+    """Stores a source. If several processes write one key at once, readers find one whole file."""
     path = _file(key)
     if not key or disk_cache.unsafe(path.parent):
         return
     with suppress(OSError):
         disk_cache.create(path.parent)
-        disk_cache.replace(path, json.dumps(asdict(CachedSource.of(source))).encode())
+        disk_cache.replace(path, json.dumps(asdict(source)).encode())
         if key.endswith(EVERY):
             disk_cache.remove_oldest(path.parent, MOST)
 

@@ -16,6 +16,7 @@ from ptxgen.errors import AssembleError
 from ptxgen.expr import instructions
 from ptxgen.expr.node import constant, node
 from ptxgen.expr.operators import Operator
+from ptxgen.families import plan_factory
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.problem import epilogue_ops
@@ -88,6 +89,17 @@ def test_one_process_loads_a_kernel_once(rendered):
     second = state.kernel_of(plan_for(replace(P, m=128), CONFIG, state.driver.device))
     assert first is second
     assert len(rendered) == 2
+
+
+def test_a_known_digest_needs_no_plan(rendered, monkeypatch):
+    device = Assembling().device
+    digest = winners.current_digest(P, CONFIG, device)
+    winners.current_digest.cache_clear()  # as a new process
+    with monkeypatch.context() as patch:
+        patch.setattr(plan_factory, "plan_for", None)
+        assert winners.current_digest(P, CONFIG, device) == digest
+    assert loaded().digest == digest
+    assert winners.current_digest(P, replace(CONFIG, u=16), device) != digest
 
 
 def test_without_machine_code_the_kernel_is_rendered(rendered, tmp_path):

@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 
 from ptxgen.codegen.config.config import Config, parse_config
+from ptxgen.families import plan_factory
 from ptxgen.families.common import rules
 from ptxgen.lowering.lower import lower
 from ptxgen.operations.conv.problem import Conv
@@ -253,7 +254,7 @@ def test_stale_winner_is_ignored_with_one_warning(folder, database, caplog):
 
 def test_digest_of_a_winner_is_computed_once(folder, monkeypatch):
     calls = []
-    monkeypatch.setattr(winners, "plan_for", lambda *a, real=winners.plan_for: calls.append(a) or real(*a))
+    monkeypatch.setattr(plan_factory, "plan_for", lambda *a, real=plan_factory.plan_for: calls.append(a) or real(*a))
     winners.current_digest.cache_clear()
     assert [select(P, H200)[0].origin for _ in range(3)] == ["shipped"] * 3
     assert len(calls) == 1

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 
 from ptxgen.codegen.grouped.descriptor_table import DescriptorTable
 from ptxgen.codegen.launches.launched import BatchRange, Buffers, Launched
-from ptxgen.codegen.launches.packing import ROW, Packing
+from ptxgen.codegen.launches.packing import Packing
 from ptxgen.codegen.parts.parameters import Parameters
 from ptxgen.codegen.parts.part import Allocator
 from ptxgen.codegen.source import Step
 from ptxgen.codegen.vectorized import WARP, ceil_div
 from ptxgen.lowering.descriptor_table import Items, items_of
 from ptxgen.lowering.kernel_problem import KernelProblem
+from ptxgen.lowering.packed_copy import ROW
 from ptxgen.problem.dtypes import bits_of, dtype
 
 THREADS = 256  #: threads of the block

@@ -19,7 +19,7 @@ import numpy as np
 from ptxgen.codegen.config.config import Config
 from ptxgen.codegen.geometry import Geometry
 from ptxgen.codegen.launches.launched import BatchRange, Buffers, Launched
-from ptxgen.codegen.launches.packing import ROW, Packing
+from ptxgen.codegen.launches.packing import Packing
 from ptxgen.codegen.parts.parameters import Parameters
 from ptxgen.codegen.parts.part import Allocator
 from ptxgen.codegen.parts.scheduler import GridScheduler, blocks_at_once
@@ -27,6 +27,7 @@ from ptxgen.codegen.registers import load_type
 from ptxgen.codegen.source import Step
 from ptxgen.codegen.vectorized import WARP, Last, integer
 from ptxgen.lowering.kernel_problem import KernelProblem
+from ptxgen.lowering.packed_copy import ROW
 from ptxgen.problem.device import Device
 from ptxgen.problem.dtypes import dtype
 

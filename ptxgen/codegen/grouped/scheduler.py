@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ptxgen.codegen.config.config import Config
-from ptxgen.codegen.geometry import Geometry
+from ptxgen.codegen.geometry import GROUPED_SHARED, Geometry
 from ptxgen.codegen.grouped.descriptor_table import HEADER, DescriptorTable, GroupTable
 from ptxgen.codegen.launches.launched import Launched
 from ptxgen.codegen.launches.matrix_parameters import MatrixParameters
@@ -16,9 +16,6 @@ from ptxgen.codegen.vectorized import Log2
 from ptxgen.lowering.descriptor_table import Items, items_of
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
-
-GROUPED_SHARED = 16  #: bytes of shared memory for the number of the next tile and a tile's counter
-GROUPED_REGISTERS = 8  #: registers that the tile loop adds
 
 
 @dataclass(frozen=True)

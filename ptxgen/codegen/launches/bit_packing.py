@@ -9,13 +9,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ptxgen.codegen.launches.launched import BatchRange, Launched
-from ptxgen.codegen.launches.packing import ROW, Packing
+from ptxgen.codegen.launches.packing import Packing
 from ptxgen.codegen.parts.parameters import Parameters
 from ptxgen.codegen.registers import Tile, braces, width
 from ptxgen.codegen.source import Step
 from ptxgen.codegen.vectorized import WARP, Last, ceil_div, integer, log2
-from ptxgen.lowering.bit_products import BITS, PITCH, TruthWords
+from ptxgen.lowering.bit_products import BITS, PITCH, TruthWords, packed_bytes
 from ptxgen.lowering.kernel_problem import KernelProblem
+from ptxgen.lowering.packed_copy import ROW
 from ptxgen.lowering.strided import Strided
 
 THREADS = 256
@@ -195,16 +196,6 @@ class BitPacking(Packing):
         blocks = [self.ways[name].blocks(x.rows, x.columns) for name, x in accesses.items()]
         grid = (integer(np.maximum(np.maximum(*blocks), 1)), len(blocks), 1)
         return (Step(f"{self.entry}_bits", grid, (THREADS, 1, 1), 0, self.parameter_list.arguments(launched)),)
-
-
-def packs_bits(p: KernelProblem) -> bool:
-    """True if A and B are packed into words."""
-    return isinstance(p.operands[0].access, TruthWords)
-
-
-def packed_bytes(x: TruthWords) -> Any:
-    """The bytes of a packed operand."""
-    return x.rows * x.ld * (BITS // 8)
 
 
 def _access(p: KernelProblem, name: str) -> TruthWords:

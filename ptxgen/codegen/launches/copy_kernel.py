@@ -17,12 +17,12 @@ from typing import Any
 
 from ptxgen.codegen.launches.c_kernels import AUX_KERNEL_THREADS
 from ptxgen.codegen.launches.launched import BatchRange, Launched
-from ptxgen.codegen.launches.packing import ROW, Packing
+from ptxgen.codegen.launches.packing import Packing
 from ptxgen.codegen.parts.parameters import Parameters
 from ptxgen.codegen.registers import Tile, braces, width
 from ptxgen.codegen.source import Step
 from ptxgen.lowering.kernel_problem import KernelProblem
-from ptxgen.lowering.packed_copy import PackedCopy
+from ptxgen.lowering.packed_copy import ROW, PackedCopy
 
 CHUNK = 16  #: bytes of a chunk, which a thread stores to the copy at once
 WORD = 4  #: bytes of a register

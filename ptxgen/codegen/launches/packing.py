@@ -15,8 +15,7 @@ from ptxgen.codegen.parts.parameters import ParameterList, Parameters, addresses
 from ptxgen.codegen.parts.part import Allocator, Part
 from ptxgen.codegen.source import Step, TensorMap
 from ptxgen.lowering.kernel_problem import KernelProblem
-
-ROW = 128  #: alignment of packed rows and buffers in bytes
+from ptxgen.lowering.packed_copy import ROW
 
 
 class MappedOperand(Protocol):

@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ptxgen.codegen.geometry import Geometry
-from ptxgen.codegen.grouped.scheduler import GROUPED_REGISTERS, GROUPED_SHARED
+from ptxgen.codegen.geometry import GROUPED_REGISTERS, GROUPED_SHARED, Geometry
 from ptxgen.codegen.vectorized import SECTOR, WARP, ceil_div, register_cap, where
 from ptxgen.families import registry
 from ptxgen.lowering.descriptor_table import grouped

@@ -17,7 +17,6 @@ from ptxgen.codegen.config.axes import BOUNDS_NONE, DIRECT, SPLIT_LAST_CTA, SPLI
 from ptxgen.codegen.config.config import Columns, Config
 from ptxgen.codegen.config.rule import Rule
 from ptxgen.codegen.geometry import Geometry
-from ptxgen.codegen.launches.bit_packing import packs_bits
 from ptxgen.codegen.vectorized import ceil_div, register_cap
 from ptxgen.cuda_abi import GRID_LIMIT
 from ptxgen.errors import ConfigError
@@ -25,6 +24,7 @@ from ptxgen.families import registry
 from ptxgen.families.common.geometry import geometry
 from ptxgen.families.common.tile_family import TileFamily
 from ptxgen.families.registry import RULES as RULES
+from ptxgen.lowering.bit_products import packs_bits
 from ptxgen.lowering.descriptor_table import grouped
 from ptxgen.lowering.implicit_gemm import PADDING
 from ptxgen.lowering.kernel_problem import KernelProblem

@@ -9,11 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 from ptxgen.codegen.config.config import PACK
-from ptxgen.codegen.launches.bit_packing import packed_bytes, packs_bits
-from ptxgen.codegen.launches.packing import ROW
 from ptxgen.codegen.vectorized import where
+from ptxgen.lowering.bit_products import packed_bytes, packs_bits
 from ptxgen.lowering.kernel_problem import KernelProblem
-from ptxgen.lowering.packed_copy import PackedCopy, matrix_rows
+from ptxgen.lowering.packed_copy import ROW, PackedCopy, matrix_rows
 from ptxgen.lowering.strided import aligned_access
 
 

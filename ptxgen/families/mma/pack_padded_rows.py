@@ -7,11 +7,10 @@ from functools import cached_property
 
 from ptxgen.codegen.config.config import Config
 from ptxgen.codegen.launches.copy_kernel import CopyPacking
-from ptxgen.codegen.launches.packing import ROW
 from ptxgen.codegen.parts.parameters import Parameters
 from ptxgen.families.mma.operand_packing import inside, packed_operand, packs
 from ptxgen.lowering.kernel_problem import KernelProblem
-from ptxgen.lowering.packed_copy import PackedCopy
+from ptxgen.lowering.packed_copy import ROW, PackedCopy
 
 
 @dataclass(frozen=True)

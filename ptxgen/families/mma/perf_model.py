@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from ptxgen.codegen.config.config import Columns
-from ptxgen.codegen.launches.bit_packing import packs_bits
 from ptxgen.codegen.vectorized import float32
 from ptxgen.families.common import perf_costs, perf_grouped
 from ptxgen.families.common.geometry import WARP, register_cap
@@ -23,6 +22,7 @@ from ptxgen.families.mma import cost
 from ptxgen.families.mma.candidates import width_c
 from ptxgen.families.mma.geometry import MmaGeometry, adjacent_c
 from ptxgen.families.mma.operand_packing import packs
+from ptxgen.lowering.bit_products import packs_bits
 from ptxgen.lowering.descriptor_table import grouped
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device

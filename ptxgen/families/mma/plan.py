@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ptxgen.codegen.launches.bit_packing import BitPacking, packs_bits
+from ptxgen.codegen.launches.bit_packing import BitPacking
 from ptxgen.codegen.launches.packing import Packing
 from ptxgen.codegen.plan import Plan
 from ptxgen.codegen.tile_parts import compose_epilogue, compose_launch, compose_scheduler, table_packing, vector_bytes
@@ -12,6 +12,7 @@ from ptxgen.families.mma.layout import MmaOperand
 from ptxgen.families.mma.mainloop import ComplexMmaMainloop, MmaMainloop
 from ptxgen.families.mma.operand_packing import packs
 from ptxgen.families.mma.pack_padded_rows import PaddedRowPacking
+from ptxgen.lowering.bit_products import packs_bits
 from ptxgen.lowering.complex_product import ComplexProduct
 
 

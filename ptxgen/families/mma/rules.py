@@ -8,12 +8,12 @@ import numpy as np
 
 from ptxgen.codegen.config.config import DIRECT, PACK, SPLIT_FLAG
 from ptxgen.codegen.config.rule import Rule
-from ptxgen.codegen.launches.bit_packing import packs_bits
 from ptxgen.codegen.vectorized import power_of_two_in, where
 from ptxgen.families import registry
 from ptxgen.families.common.matrix_instructions import COLUMNS, ROWS, instruction, lacks_wait, multiplies
 from ptxgen.families.mma import operand_packing
 from ptxgen.families.mma.geometry import BYTES, MmaGeometry, MmaOperandGeometry, fragment_load
+from ptxgen.lowering.bit_products import packs_bits
 from ptxgen.lowering.kernel_problem import STRIDED, KernelProblem
 from ptxgen.problem.device import Device
 

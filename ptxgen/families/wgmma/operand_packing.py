@@ -10,13 +10,12 @@ from __future__ import annotations
 from typing import Any
 
 from ptxgen.codegen.config.config import PACK, REALIGN
-from ptxgen.codegen.launches.packing import ROW
 from ptxgen.codegen.vectorized import ceil_div, where
 from ptxgen.families.wgmma import bf16x3
 from ptxgen.lowering.descriptor_table import grouped
 from ptxgen.lowering.im2col_descriptor import Im2colDescriptor, im2col
 from ptxgen.lowering.kernel_problem import KernelProblem
-from ptxgen.lowering.packed_copy import Axis, Digit, PackedCopy, matrix_rows
+from ptxgen.lowering.packed_copy import ROW, Axis, Digit, PackedCopy, matrix_rows
 
 #: period of alignment: rows i and i + 8 of 2-byte elements have the same alignment modulo 16 bytes, for every pitch
 RESIDUES = 8

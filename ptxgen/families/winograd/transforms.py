@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from ptxgen.codegen.launches.c_kernels import CKernels
 from ptxgen.codegen.launches.launched import BatchRange, Buffers, Launched
-from ptxgen.codegen.launches.packing import ROW, Packing
+from ptxgen.codegen.launches.packing import Packing
 from ptxgen.codegen.parts.arithmetic import Arithmetic
 from ptxgen.codegen.parts.c_access import CAccess
 from ptxgen.codegen.parts.fused_ops import FusedOps
@@ -22,6 +22,7 @@ from ptxgen.codegen.source import Step
 from ptxgen.codegen.vectorized import WARP, Last, Log2, ceil_div, log2
 from ptxgen.families.winograd.interpolation import Interpolation
 from ptxgen.lowering.kernel_problem import KernelProblem
+from ptxgen.lowering.packed_copy import ROW
 from ptxgen.lowering.winograd import TAPS, Winograd, WinogradTransform, winograd
 
 THREADS = 128  #: threads per block of the transforms

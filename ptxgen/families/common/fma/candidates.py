@@ -9,8 +9,7 @@ import numpy as np
 
 from ptxgen.codegen.config.axes import searched
 from ptxgen.codegen.config.config import SPLIT_MEMSET, Columns, Config
-from ptxgen.codegen.geometry import accumulator_bytes, stores_via_smem
-from ptxgen.codegen.grouped.scheduler import GROUPED_SHARED
+from ptxgen.codegen.geometry import GROUPED_SHARED, accumulator_bytes, stores_via_smem
 from ptxgen.codegen.split_k import slices_of_k
 from ptxgen.families.common.candidates import Grid, default, multiplies_by
 from ptxgen.families.common.fma import axes

@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from ptxgen.codegen.launches.launched import BatchRange, Launched
-from ptxgen.codegen.launches.packing import ROW, MappedOperand, Packing
+from ptxgen.codegen.launches.packing import MappedOperand, Packing
 from ptxgen.codegen.parts.parameters import Parameters
 from ptxgen.codegen.source import Step, TensorMap
 from ptxgen.codegen.vectorized import ceil_div
 from ptxgen.families.wgmma import bf16x3
 from ptxgen.families.wgmma.layout import Box, OperandPath
 from ptxgen.lowering.kernel_problem import KernelProblem
+from ptxgen.lowering.packed_copy import ROW
 
 
 class SplitOperand(OperandPath):

@@ -6,8 +6,8 @@ of elements in 16 bytes.
 
 from __future__ import annotations
 
-from ptxgen.codegen.launches.packing import ROW
 from ptxgen.codegen.registers import Tile, braces
+from ptxgen.lowering.packed_copy import ROW
 
 DEPTH = 128  #: rows of K of a block
 CHUNK = 16  #: bytes that a thread moves at once
