@@ -219,9 +219,9 @@ def test_stores_to_stages_have_no_bank_conflicts(dtype, compute, shape, layout):
 
 
 @pytest.mark.parametrize("target", ["sm_80", "sm_89", "sm_90"])
-def test_loads_cover_the_stage(target):
+def test_loads_cover_the_stage(target, draws):
     """Over random legal configurations: the threads' copies of a stage are the tile, each element once, in place."""
-    for p, c in SOURCES["mma"].cases(3, 60, device(target)):
+    for p, c in SOURCES["mma"].cases(3, 30 * draws, device(target)):
         made = plan_for(p, c, device(target))
         for x in made.mainloop.operands:
             seen = set()
