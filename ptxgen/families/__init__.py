@@ -12,6 +12,7 @@ from ptxgen.families.row_split.family import FAMILY as ROW_SPLIT
 from ptxgen.families.shared_slab.family import FAMILY as SHARED_SLAB
 from ptxgen.families.simt.family import FAMILY as SIMT
 from ptxgen.families.skinny.family import FAMILY as SKINNY
+from ptxgen.families.tap_products.family import FAMILY as TAP_PRODUCTS
 from ptxgen.families.tca.family import FAMILY as TCA
 from ptxgen.families.vector_mma.family import FAMILY as VECTOR_MMA
 from ptxgen.families.wgmma.family import FAMILY as WGMMA
@@ -34,5 +35,6 @@ for _family in (
     PRIVATE_GROUPS,
     RESIDENT_ROWS,
     QUANTIZED_MMA,
+    TAP_PRODUCTS,
 ):
     register(_family)

@@ -261,6 +261,7 @@ MEANINGS = {
     "offset_table": "operands addressed through offset tables",
     "im2col": "images that TMA loads as im2col",
     "strips": "convolutions in strips",
+    "few_results": "convolutions with few results per pixel",
     "descriptor_table": "items with sizes of their own",
     "item_rows": "items that are ranges of rows of one array",
     "inner_expression": "inner operators other than a product",

@@ -647,6 +647,16 @@ GOLDEN = {
         "conv N=8,C=40,H=7,W=7,K=40,R=3,S=3,pad=1,groups=40 NCHW bf16 direction=weight_grad",
         "family=depthwise strip_results=4 block_lanes=64 feature_map_bytes=4096 kg=4 splitk=workspace",
     ),
+    "tap_products": (
+        "h200",
+        "conv N=2,C=24,H=19,W=37,K=2,R=3,S=3,pad=1 NCHW f16 epilogue=bias,relu",
+        "family=tap_products tile_height=8 tile_width=16 block_threads=128 thread_pixels=2 u=8 filter_channels=64",
+    ),
+    "tap_products_mma": (
+        "h200",
+        "conv N=256,C=128,H=19,W=19,K=1,R=3,S=3,pad=1 NHWC f16",
+        "family=tap_products tile_height=10 tile_width=19 block_threads=128 vec_channel=8 u=64 tap_mma=1",
+    ),
     "row_split_f16": (
         "h200",
         "spmm 4096,512,4096 NN f16 pattern=even:nnz=65536",

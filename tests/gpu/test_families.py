@@ -36,6 +36,7 @@ FAMILIES = {
     "bf16x3": (400, 200),
     **{f"batch_{family}": (160, 150) for family in ("simt", "mma", "wgmma", "skinny")},
     **{f"conv_{family}": (None, 700) for family in ("simt", "mma", "depthwise")},
+    "conv_tap_products": (None, 400),
     "conv_wgmma": (300, 700),
     "conv_wgmma_phased": (300, 400),
     "conv_wgmma_few_channels": (200, 400),

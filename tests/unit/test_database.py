@@ -1077,7 +1077,7 @@ def test_protected_winner_stays_unless_stale(db: Database) -> None:
 
 
 #: axis -> a value that is not its default; each family has one of them
-OTHER_VALUES = {"kg": "kg=2", "vec_b": "vec_b=2", "thread_rows": "thread_rows=2"}
+OTHER_VALUES = {"kg": "kg=2", "vec_b": "vec_b=2", "thread_rows": "thread_rows=2", "thread_pixels": "thread_pixels=4"}
 
 
 @pytest.mark.parametrize("family", sorted(FAMILIES))

@@ -16,6 +16,7 @@ from ptxgen.families.common.fma.geometry import warp_rows
 from ptxgen.families.common.rules import CAPABILITIES, FIRST
 from ptxgen.families.registry import FAMILIES
 from ptxgen.lowering.lower import lower
+from ptxgen.operations.conv.problem import Conv
 from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.operations.spmm.problem import Spmm
 from ptxgen.operations.task.problem import Task
@@ -64,8 +65,16 @@ _SUM = "A:f32[i,k];B:f32[k,j];g:s32[i];x:f32[i,j];where(i,j){reduce(k){accum+=A[
 #: for families of elements of an array in groups
 ELEMENTS = [lower(Task(100, n, 0, text=_SUM, groups=f"5,{n}")) for n in (70, 129)]
 
+#: for the family of convolutions with few results per pixel
+FEW_RESULTS = [
+    Conv(2, 40, 9, 30, 2, 3, 3, padding=1, layout="NHWC", dtype="f16"),
+    Conv(1, 17, 30, 9, 1, 3, 2, stride=2, dtype="f64"),
+]
+
 
 def problems_of(family):
+    if "few_results" in FAMILIES[family].provides:
+        return FEW_RESULTS
     if "element_groups" in FAMILIES[family].provides:
         return ELEMENTS
     return SPARSE if "gathered_rows" in FAMILIES[family].provides else PROBLEMS

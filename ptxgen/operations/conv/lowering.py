@@ -15,10 +15,12 @@ from ptxgen.lowering.implicit_gemm import GemmPart, ImplicitOperand, IndexMap, i
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.lowering.sink import StoreTile
 from ptxgen.lowering.strided import CONTIGUOUS, matrix_product
+from ptxgen.lowering.tap_products import tap_products_form
 from ptxgen.operations.conv.channel_groups import groups_of_item, has_items, with_blocks
 from ptxgen.operations.conv.depthwise_strips import depthwise_strip_of
 from ptxgen.operations.conv.problem import Conv
 from ptxgen.operations.conv.strided_dgrad import dgrad_phases
+from ptxgen.operations.conv.tap_products import tap_products_of
 from ptxgen.operations.conv.tma_im2col import ALIGNED, im2col_of
 from ptxgen.operations.conv.winograd import winograd_forms
 from ptxgen.problem.base import arithmetic_dtype
@@ -72,6 +74,8 @@ def _implicit_gemm(v: Conv) -> KernelProblem:
             forms.append(loaded)
         if (strip := depthwise_strip_of(v)) is not None:
             forms.append(strips_form(p, strip))
+        if (products := tap_products_of(v)) is not None:
+            forms.append(tap_products_form(p, products))
     return replace(p, forms=(*forms, *winograd_forms(v, p)))
 
 
