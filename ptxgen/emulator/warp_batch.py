@@ -359,6 +359,7 @@ class WarpBatch:
         self.all_true.flags.writeable = False
         self.shared_base = self.row * wave.stride
         self.specials: dict[str, Array] = {}
+        self.typed: dict[tuple[int, str], Array] = {}  # ``file`` by width and type of its elements
         self.v: list[Array] = [self.make(view) for view in program.views]
         self.addresses: list[AddressInfo | None] = [None] * program.keys
         self.written: list[Any] = list(program.undefined.fresh)
@@ -366,11 +367,11 @@ class WarpBatch:
 
     def make(self, view: View | Array | str) -> Any:
         if isinstance(view, View):
-            row = self.file[view.width][view.row]
-            dtype = DTYPES[view.type]
-            typed = row if row.dtype == dtype else row.view(dtype)
+            typed = self.typed.get((view.width, view.type))
+            if typed is None:
+                typed = self.typed[view.width, view.type] = self.file[view.width].view(DTYPES[view.type])
             size = SIZES[view.type]
-            return typed[view.part :: view.width // size] if size < view.width else typed
+            return typed[view.row, view.part :: view.width // size] if size < view.width else typed[view.row]
         if isinstance(view, str):
             name, ptx_type = view.split()
             native: Any = np.uint64 if name[1:] in SPECIALS_64 else bool if name in SPECIAL_PREDICATES else np.uint32

@@ -259,20 +259,24 @@ def is_generic_shared(at: Array) -> Array:
 
 # ---- samples for the statistics
 
+#: warps of a sample
+SAMPLED_WARPS = 8
+
 
 def sampled_lanes(c: WarpBatch, place: Positions) -> tuple[Array, Array] | None:
     """The pair (positions, warp numbers) of the lanes of a sample; None if no lane executes."""
-    lanes = place.lanes
+    lanes, index = place.lanes, place.index
+    if lanes is None and place.mask is None:
+        some = slice(None if c.wave.engine.sampling == 2 else 32 * SAMPLED_WARPS)
+        return index[some] + place.shift, c.every_lane[some] >> 5
     if lanes is None:
-        lanes = np.arange(c.n) if place.mask is None else flatnonzero(place.mask)
-        index = place.index[lanes]
-    else:
-        index = place.index
+        lanes = flatnonzero(place.mask)
+        index = index[lanes]
     if not len(lanes):
         return None
     warps = lanes >> 5
     if c.wave.engine.sampling == 1:
-        sampled = warps < warps[0] + 8
+        sampled = warps < warps[0] + SAMPLED_WARPS
         index, warps = index[sampled], warps[sampled]
     return index + place.shift, warps
 
