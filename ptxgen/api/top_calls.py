@@ -39,7 +39,8 @@ from ptxgen.errors import InputError
 from ptxgen.expr.node import variables
 from ptxgen.lowering.row_top import RowTop
 from ptxgen.lowering.sink import SelectValues, list_names
-from ptxgen.operations.task import exact_filter
+from ptxgen.operations.task import block_limits, exact_filter
+from ptxgen.operations.task.block_limits import BlockLimits
 from ptxgen.operations.task.fast_distances import fast_distance
 from ptxgen.operations.task.problem import Task
 from ptxgen.operations.task.program import AXES, MOST_KEPT, MOST_TOP, Program, Top
@@ -85,6 +86,9 @@ BLOCKS, MOST_BLOCKS, LEAST_BLOCK = 2, 32, 256
 #: so many steps take the time in which a record is ordered: on an H200, least distances of 65,536² with K = 3 take
 #: 1.1 ms, and to order 106 million records takes about 9 ms
 RECORD_STEPS = 1000
+FILTERED = 6  #: tensor cores, if they may list the candidates, bound so many steps in the time of one
+#: lists have room for so many times more elements behind bounds of tensor cores, which are looser
+ROOM_OF_LIMITS = 4
 ATTEMPTS = 8  #: attempts to list all pairs, each with a better bound
 #: relative amount by which a bound is loosened, because the kernel of the sample may round sums in another way
 SLACK = {"f64": 2.0**-40, "f32": 2.0**-15, "f16": 2.0**-9, "bf16": 2.0**-6}
@@ -209,6 +213,12 @@ class _Device:
 def _has_kernel(problem: Task, on: Driver) -> bool:
     """True if a configuration is legal for a problem."""
     return choice.choose(problem, on) is not None
+
+
+@lru_cache(maxsize=256)
+def _limits(problem: Task, blocks: int, on: Driver) -> BlockLimits | None:
+    """The launches that compute limits of blocks; None: there are none."""
+    return BlockLimits.of(problem, blocks, on.device)
 
 
 class _Kept(NamedTuple):
@@ -475,6 +485,8 @@ class _Call:
             else:
                 bound = self._bound_of_rows(own, rows, step, self.element.integer)
             more = ROOM_OF_ROWS if rows >= MANY_ROWS else ROOM
+            if blocks and self._may_filter:
+                more *= ROOM_OF_LIMITS
             room = min(room, more * rows * n * (BLOCKS if blocks else step) // 2 + LEAST_ROOM)
         elif room == rows * self.most and stores_values(self.program):  # the counts are known
             lists = self._list(0, None, own)
@@ -509,14 +521,42 @@ class _Call:
         if step == 1 or self.element.name not in ("f32", "f64") or not stores_values(self.program):
             return 0
         few = 0 < blocks <= MOST_BLOCKS and self.most >= blocks * LEAST_BLOCK and not reads_indices(self.program)
-        return blocks if few and self.most * self.extents["k"] <= RECORD_STEPS * records else 0
+        steps = RECORD_STEPS * (FILTERED if self._may_filter else 1)
+        return blocks if few and self.most * self.extents["k"] <= steps * records else 0
 
     def _bound_of_blocks(self, own: Mapping[str, Part], rows: int, blocks: int) -> _Bound:
-        """The bound of each row: the n-th best one of the best values of blocks of its pairs, each with every
-        ``blocks``-th pair."""
+        """The bound of each row: the n-th best one of the best values of blocks of its pairs, or of the limits that
+        tensor cores compute for these values. Each block has every ``blocks``-th pair."""
+        values = self.device.allocate({VALUES: self.element.bytes * rows * blocks})[VALUES]
+        if not self._limits_of_blocks(values, own, blocks):
+            self._best_of_blocks(values, own, rows, blocks)
+        # the matrix has a row for each block, as a sample of the rows i of columns j
+        return self._bound_of_matrix(replace(self.plan, axis="j"), values, own, rows, Part(0, 1, blocks), False)
+
+    def _limits_of_blocks(self, values: _Memory, own: Mapping[str, Part], blocks: int) -> bool:
+        """Writes a limit for each block and row. False: it writes nothing, as tensor cores cannot compute the
+        limits."""
+        on, stream = self.device.driver, self.device.stream
+        extents = {**self.extents, **{axis: x.count for axis, x in own.items()}}
+        fields = {"algebra": self.own.algebra, "compute": self.own.compute}
+        problem, given = self._problem(roles_of(extremes(self.program)), self._parts_of(own), extents, fields, {})
+        limits = _limits(problem, blocks, on)
+        if limits is None:
+            return False
+
+        def make_launch(p: Task, numbers: Mapping[str, float]) -> Any:
+            return launch_function.make_launch(runners.runner_for(p, stream, on), scalars=numbers)
+
+        scratch = self.device.allocate({name: 4 * n for name, n in limits.scratch.items()})
+        self.device.held.append(scratch)
+        at = {**given, **{name: x.address for name, x in scratch.items()}, block_limits.LIMITS: values.address}
+        limits.launch(make_launch, at, stream)
+        return True
+
+    def _best_of_blocks(self, values: _Memory, own: Mapping[str, Part], rows: int, blocks: int) -> None:
+        """Writes the best value of each block and row."""
         size, on, stream = self.element.bytes, self.device.driver, self.device.stream
         roles = roles_of(extremes(self.program))
-        values = self.device.allocate({VALUES: size * rows * blocks})[VALUES]
         numbers = {role: self.scalars[name] for role, name, _ in roles.scalars}
         launched: Task | None = None
         for block, (problem, given) in enumerate(self._problems_of_blocks(roles, own, blocks)):
@@ -525,8 +565,6 @@ class _Call:
                 launched = problem
             addresses = {"C": values.address + size * rows * block, **given}
             launch(tuple(addresses[name] for name in problem.arrays), stream)
-        # the matrix has a row for each block, as a sample of the rows i of columns j
-        return self._bound_of_matrix(replace(self.plan, axis="j"), values, own, rows, Part(0, 1, blocks), False)
 
     def _problems_of_blocks(
         self, roles: Roles, own: Mapping[str, Part], blocks: int

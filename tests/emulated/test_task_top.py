@@ -244,6 +244,31 @@ def test_tensor_cores_list_candidates(forms: list[str], monkeypatch: pytest.Monk
     exact_calls._exact.cache_clear()
 
 
+@pytest.mark.parametrize(
+    ("step", "word", "value"),
+    [
+        ("(P[i, k] - R[j, k]) * (P[i, k] - R[j, k])", "bottom", "sqrt(accum)"),
+        ("P[i, k] * S[k, j]", "top", "accum"),
+    ],
+)
+def test_limits_of_tensor_cores_bound_rows(
+    step: str, word: str, value: str, forms: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The best columns are side by side, and in no block of their own; ends of rows with NaN or infinity list all their
+    pairs."""
+    monkeypatch.setattr(exact_filter, "LEAST", 1)
+    monkeypatch.setattr(exact_filter, "room", lambda p: p.m * p.n)
+    monkeypatch.setattr(top_calls, "LEAST_BLOCK", 4)
+    monkeypatch.setattr(top_calls._Call, "_best_of_blocks", None)
+    top_calls._limits.cache_clear()
+    p, r = (RNG.standard_normal((n, 28)).astype(np.float32) for n in (10, 521))
+    p[3, 2], p[5, 0], r[40:44] = np.nan, np.inf, 0
+    given = {"P": p, "S": r.T.copy()} if "S" in step else {"P": p, "R": r}
+    compared(f"where (i, j) {{ reduce (k) {{ accum += {step}; }} best[i].{word}(2, {value}, j); }}", **given)
+    assert forms[0] == "loose"
+    top_calls._limits.cache_clear()
+
+
 def test_kernels_keep_the_best_values_of_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """They are of rows or of columns; while a stream is captured, too, as the host reads nothing."""
     gpu = EmulatedDriver()
