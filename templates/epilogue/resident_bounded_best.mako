@@ -1,5 +1,5 @@
 ## As resident_best.mako, for pairs with bounds (math/sum_bounds.mako): a warp computes the sums of a row if a bound reaches its
-## limit.
+## limit. It loads the columns again, so that no register holds them meanwhile.
 <%namespace name="best" file="resident_best.mako"/>
 <%namespace name="bounds" file="/math/sum_bounds.mako"/>
 <%namespace name="row_sums" file="/math/row_sums.mako"/>
@@ -19,7 +19,7 @@
     ${row.bounds.reaches}
     vote.sync.any.pred %p, %p, 0xffffffff;
     @!%p bra.uni ${group.prefix}KEPT${row.row};
-${row_sums.compute(group, row)}\
+${row_sums.compute(group, row, group.reloads)}\
 ${best.keep(row)}\
 ${bounds.limit(row, plan.taken.bound[row.row])}\
 ${group.prefix}KEPT${row.row}:

@@ -70,41 +70,18 @@ NEXT_TILE:
     @%p bra.uni REDUCED;
     // ---- wait: all warps have read the tile before
     bar.sync 0;
-    {
-    .reg .b32 %copied, %of_column, %of_k, %copy_addr, %last_column;
-    .reg .${own.ptx_type} %element<${own.copies}>;
-    .reg .pred %copies;
-    sub.u32 %last_column, %N, 1;
-    mov.u32 %copy_addr, smem;
-    mad.lo.u32 %copy_addr, %thread, ${own.bytes}, %copy_addr;
-% for n, (first, _) in enumerate(own.copied):
-    add.u32 %copied, %thread, ${first};
-    and.b32 %of_column, %copied, ${own.column_mask};
-    shr.u32 %of_k, %copied, ${own.log2_columns};
-    add.u32 %of_column, %of_column, %column;
-    min.u32 %of_column, %of_column, %last_column;
-${element("%B", plan.problem.operands[1].access.kmajor, "%of_column", "%ldb", "%of_k")}\
-  % if not own.copies_all:
-    setp.lt.u32 %copies, %of_k, ${own.k};
-  % endif
-    ${own.copy_guard}ld.global.nc.${own.load} %element${n}, [%tmp64];
-% endfor
-% for n, (first, offset) in enumerate(own.copied):
-  % if not own.copies_all:
-    add.u32 %copied, %thread, ${first};
-    setp.lt.u32 %copies, %copied, ${own.tile_elements};
-  % endif
-    ${own.copy_guard}st.shared.${own.load} [%copy_addr+${offset}], %element${n};
-% endfor
-    }
+% if own.copied_together > 1:
+${copy_vectors()}\
+% else:
+${copy_elements()}\
+% endif
     // ---- wait: the tile is in shared memory
     bar.sync 0;
 ${pairs.columns()}\
     mov.u32 %columns_addr, smem;
-% if own.lanes > 1:
-    and.b32 %tmp0, %thread, ${own.lane_mask};
-    mad.lo.u32 %columns_addr, %tmp0, ${own.vector_bytes}, %columns_addr;
-% endif
+% for line in own.to_lane:
+    ${line}
+% endfor
     sub.u32 %left, %end, %column;
     min.u32 %left, %left, ${own.columns};
     add.u32 %tmp1, %column, %left;
@@ -135,6 +112,77 @@ ${columns(plan.single)}\
 REDUCED:
 ${taken.finish()}\
 <%def name="after_entry()">${sink_kernels.entries()}</%def>\
+
+## A thread copies single elements.
+<%def name="copy_elements()">
+<% own = plan.mainloop %>\
+    {
+    .reg .b32 %copied, %of_column, %of_k, %copy_addr, %last_column;
+    .reg .${own.ptx_type} %element<${own.copies}>;
+    .reg .pred %copies;
+    sub.u32 %last_column, %N, 1;
+    mov.u32 %copy_addr, smem;
+    mad.lo.u32 %copy_addr, %thread, ${own.bytes}, %copy_addr;
+% for n, (first, _) in enumerate(own.copied):
+    add.u32 %copied, %thread, ${first};
+    and.b32 %of_column, %copied, ${own.column_mask};
+    shr.u32 %of_k, %copied, ${own.log2_columns};
+    add.u32 %of_column, %of_column, %column;
+    min.u32 %of_column, %of_column, %last_column;
+${element("%B", plan.problem.operands[1].access.kmajor, "%of_column", "%ldb", "%of_k")}\
+  % if not own.copies_all:
+    setp.lt.u32 %copies, %of_k, ${own.k};
+  % endif
+    ${own.copy_guard}ld.global.nc.${own.load} %element${n}, [%tmp64];
+% endfor
+% for n, (first, offset) in enumerate(own.copied):
+  % if not own.copies_all:
+    add.u32 %copied, %thread, ${first};
+    setp.lt.u32 %copies, %copied, ${own.tile_elements};
+  % endif
+    ${own.copy_guard}st.shared.${own.load} [%copy_addr+${offset}], %element${n};
+% endfor
+    }
+</%def>\
+
+## A thread copies vectors of adjacent k of one column.
+<%def name="copy_vectors()">
+<% own = plan.mainloop %>\
+    {
+    .reg .b32 %of_column, %of_k, %copy_addr, %last_column;
+    ${own.copied_elements.declaration}
+    .reg .pred %copies;
+    sub.u32 %last_column, %N, 1;
+% for x in own.vector_copies:
+${place(x)}\
+    add.u32 %of_column, %of_column, %column;
+    min.u32 %of_column, %of_column, %last_column;
+${element("%B", plan.problem.operands[1].access.kmajor, "%of_column", "%ldb", "%of_k")}\
+    ${own.copy_guard}ld.global.nc.${own.vector_load} ${x.elements}, [%tmp64];
+% endfor
+% for x in own.vector_copies:
+${place(x)}\
+    mad.lo.u32 %of_column, %of_k, ${own.columns}, %of_column;
+    mov.u32 %copy_addr, smem;
+    mad.lo.u32 %copy_addr, %of_column, ${own.bytes}, %copy_addr;
+  % for register, offset in x.stores:
+    ${own.copy_guard}st.shared.${own.load} [%copy_addr+${offset}], ${register};
+  % endfor
+% endfor
+    }
+</%def>\
+
+## The column and the first k of a vector; %copies: the tile has it
+<%def name="place(x)">
+<% own = plan.mainloop %>\
+    add.u32 %of_k, %thread, ${x.first};
+    and.b32 %of_column, %of_k, ${own.column_mask};
+    shr.u32 %of_k, %of_k, ${own.log2_columns};
+    mul.lo.u32 %of_k, %of_k, ${own.copied_together};
+% for line in own.has_vector:
+    ${line}
+% endfor
+</%def>\
 
 ## %tmp64: the address of an element of row, or column, ``at`` and of ``k``; %tmp64b: bytes to the next k.
 <%def name="element(base, kmajor, at, ld, k='')">

@@ -12,7 +12,11 @@ from ptxgen.codegen.config.config import Columns, Config
 from ptxgen.families.common.candidates import CandidateSpace, Ints, single_axis_changes, violations
 from ptxgen.families.resident_rows import axes
 from ptxgen.lowering.kernel_problem import KernelProblem
+from ptxgen.lowering.row_top import RowTop
 from ptxgen.problem.device import Device
+
+#: values that the search visits for best values of rows, where a block has fewer rows for the columns that it copies
+WIDE = {"row_warps": (4, 8, 16), "tile_columns": (128, 256, 512, 1024, 2048)}
 
 
 class ResidentRowsSpace(CandidateSpace):
@@ -46,7 +50,8 @@ class ResidentRowsSpace(CandidateSpace):
         return super().neutral(p).with_extents(k=min(p.k, axes.LONGEST + 1))
 
     def tiles(self, p: KernelProblem) -> Columns:
-        every = Columns.product({n: self.axes[n] for n in self.tile})
+        wide = WIDE if isinstance(p.sink, RowTop) else {}
+        every = Columns.product({n: wide.get(n, self.axes[n]) for n in self.tile})
         return every.replace(family=self.code, resident_k=min(max(p.k, 1), axes.LONGEST))
 
     def shapes(self, p: KernelProblem) -> Columns:

@@ -19,7 +19,8 @@ from ptxgen.lowering.sink import SelectValues
 FIXED_REGISTERS = 40  #: registers per thread besides rows, columns, sums and states
 FULL = 128  #: a warp appends its queue of selected pairs to the lists when the queue has this many entries
 INDEX_BYTES = 4  #: bytes of a row index, and of a column index, in a queue
-LIST_REGISTERS = 3  #: registers of a thread for a row's best values: a record, and the bound
+FIXED_OF_LANES = 20  #: the same for rows that all lanes of a warp have
+LIST_REGISTERS = 2  #: registers of a thread for a row's best values: a record
 COPY_REGISTERS = 3  #: registers for each element of a tile that a thread copies: its address, and the element
 
 
@@ -69,15 +70,17 @@ def geometry(p: KernelProblem, c: Any) -> ResidentRowsGeometry:
     pairs = c.thread_rows * c.columns_at_once
     columns, copied = c.columns_at_once * (4 * words), COPY_REGISTERS * copies
     sums = pairs * (p.accumulator.bytes // 4)
-    # best values of rows: the sums of a row that may change its records are computed after the bounds
-    used = columns + copied + 2 * sums if lanes == 1 else np.maximum(columns + sums, copied)
+    # best values of rows: a copy, and the sums of a row that may change its records, use registers of bounds again
+    again = c.lower_bounds * (3 * c.resident_k * c.columns_at_once * words // 4)
+    used = columns + copied + 2 * sums if lanes == 1 else np.maximum(np.maximum(columns + sums, copied), again)
     return ResidentRowsGeometry(
         threads=threads,
         shared=(c.resident_k + c.lower_bounds) * c.tile_columns * p.element.bytes + c.row_warps * queue_bytes(p, c),
-        registers=FIXED_REGISTERS
+        registers=(FIXED_REGISTERS if lanes == 1 else FIXED_OF_LANES)
         + c.thread_rows * (c.resident_k * words + states // 4 + (1 if lanes == 1 else LIST_REGISTERS))
         + used
-        + c.lower_bounds * (c.columns_at_once + 2 * c.thread_rows),
+        + c.lower_bounds * (c.columns_at_once + 2 * c.thread_rows)
+        + (0 if lanes == 1 else (1 - c.lower_bounds) * (2 * c.thread_rows + 8)),  # best values and bounds
         blocks=row_blocks * c.column_parts,
         workspace=c.column_parts * p.m * states,
         rows=rows,

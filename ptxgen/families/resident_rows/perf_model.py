@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from ptxgen.codegen.vectorized import WARP, float32
 from ptxgen.expr.cost import instructions_by_pipe
 from ptxgen.families.common import perf_costs
 from ptxgen.families.common.perf_blocks import Cells, Floats, Work, resident_blocks
+from ptxgen.families.resident_rows.axes import LOAD_BYTES
 from ptxgen.families.resident_rows.geometry import ResidentRowsGeometry, column_lanes
 from ptxgen.families.resident_rows.sum_bounds import BEST as BEST_SUM
 from ptxgen.families.resident_rows.sum_bounds import bound_of
@@ -28,6 +30,7 @@ BEST = 1.0
 COMPARED = 6.0  #: issue slots of a group of columns for all rows together: branches, and loads of columns to registers
 REPLACED = 40.0  #: issue slots of a group of columns that may replace the best value of a lane
 EFFICIENCY = 0.8  #: share of the issue slots that steps on registers reach
+COPIED = (8.0, 2.0)  #: issue slots of a thread: for a copy of a vector of k, and for each of its elements
 CHANGED = 60.0  #: issue slots of a group of columns that may change the records of a row
 KEYED, MOVED = 8.0, 30.0  #: issue slots of each column of it for its record, and of a record that enters the row's
 SELECTED = 1 / 1000  #: share of the pairs that lists are expected to take
@@ -92,7 +95,11 @@ def work(p: KernelProblem, c: Columns, g: ResidentRowsGeometry, d: Device) -> Wo
     lanes, warps = column_lanes(p), g.threads / WARP
     slots = (c.thread_rows * pair_slots(p, c, d) + reads) / EFFICIENCY
     # lanes that read different columns read all of their bytes
-    slots = slots if lanes == 1 else np.maximum(slots, c.resident_k + c.lower_bounds) / lanes
+    b = p.operands[1].access
+    vec = math.gcd(p.k, b.vec, LOAD_BYTES // p.element.bytes) if b.kmajor else 1
+    # with lanes, a block has fewer rows, for which it copies as many columns
+    copied = (COPIED[0] / vec + COPIED[1]) * c.resident_k / warps
+    slots = slots if lanes == 1 else (np.maximum(slots, c.resident_k + c.lower_bounds) + copied) / lanes
     resident = resident_blocks(c, g, d)
     schedulers = np.minimum(warps * resident / 4, 4)
     idle = 1 + FEW / np.maximum(schedulers, 0.25)

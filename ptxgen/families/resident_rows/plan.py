@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial, reduce
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from ptxgen.codegen.config.config import Config
 from ptxgen.codegen.launches.launched import BatchRange, Launched
@@ -260,6 +260,15 @@ class ResidentRowsParameters(KernelParameters):
         ]
 
 
+class VectorCopy(NamedTuple):
+    """A copy of adjacent k of one column. ``first``: the first of the vectors that the threads of the block copy
+    together; ``elements``: the operand of its load; ``stores``: pairs (register, offset in bytes)."""
+
+    first: int
+    elements: str
+    stores: list[tuple[str, int]]
+
+
 @dataclass(frozen=True)
 class ResidentRows(Part):
     """The rows of a thread, the columns that it reads, and the reductions of their pairs.
@@ -332,12 +341,14 @@ class ResidentRows(Part):
         return self.threads // self.lanes
 
     log2_lanes = Log2("lanes")
-    lane_mask = Mask("lanes")
 
     @property
-    def vector_bytes(self) -> int:
-        """The number of bytes of the columns that a lane loads together, of one k."""
-        return self.vec * self.bytes
+    def to_lane(self) -> list[str]:
+        """The instructions that advance %columns_addr to the first column of this lane."""
+        if self.lanes == 1:
+            return []
+        address = f"mad.lo.u32 %columns_addr, %tmp0, {self.vec * self.bytes}, %columns_addr;"
+        return [f"and.b32 %tmp0, %thread, {self.lanes - 1};", address]
 
     @property
     def by_columns(self) -> bool:
@@ -351,9 +362,47 @@ class ResidentRows(Part):
         return -(-self.k * self.columns // self.threads)
 
     @property
+    def copied_together(self) -> int:
+        """The number of adjacent k that one access copies of a column."""
+        b = self.problem.operands[1].access
+        if self.lanes == 1 or not b.kmajor:
+            return 1
+        return math.gcd(self.k, b.vec, LOAD_BYTES // self.bytes)
+
+    @property
+    def vector_load(self) -> str:
+        """The PTX type of a load of the elements that one access copies."""
+        return width(self.copied_together, self.ptx_type)
+
+    @property
+    def vector_copies(self) -> list[VectorCopy]:
+        """The copies of a thread, if one access copies several elements."""
+        vec, pitch = self.copied_together, self.columns * self.bytes
+        elements = self.copied_elements
+        return [
+            VectorCopy(
+                n * self.threads,
+                elements.vector(n * vec, n=vec),
+                [(elements[n * vec + q], q * pitch) for q in range(vec)],
+            )
+            for n in range(-(-self.copies // vec))
+        ]
+
+    @property
+    def has_vector(self) -> list[str]:
+        """The instruction that sets %copies if the tile has the vector from %of_k on; none if it has all of them."""
+        return [] if self.copies_all else [f"setp.lt.u32 %copies, %of_k, {self.k};"]
+
+    @cached_property
+    def copied_elements(self) -> Tile:
+        """The registers of the elements that a thread copies as vectors."""
+        vec = self.copied_together
+        return Tile("element", self.ptx_type, (-(-self.copies // vec) * vec,))
+
+    @property
     def copies_all(self) -> bool:
         """True if every thread copies the same number of elements."""
-        return self.k * self.columns % self.threads == 0
+        return self.k * self.columns % (self.threads * self.copied_together) == 0
 
     @cached_property
     def a(self) -> Tile:
@@ -464,6 +513,11 @@ class ColumnGroup:
     bytes: int
     rows: list[GroupRow]
     last: bool
+
+    @property
+    def reloads(self) -> list[str]:
+        """The instructions ``loads``, in a form that ptxas does not join with them."""
+        return [line.replace("ld.shared.", "ld.volatile.shared.") for line in self.loads]
 
     @property
     def values(self) -> RowValues:
