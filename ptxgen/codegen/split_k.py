@@ -1,4 +1,4 @@
-"""Counts of tiles of C and slices of K, for kernels without clusters."""
+"""Counts of tiles of C, slices of K and shares of K iterations."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from ptxgen.codegen.config.config import SPLIT_WORKSPACE
 from ptxgen.codegen.vectorized import ceil_div, where
 from ptxgen.lowering.descriptor_table import grouped
 from ptxgen.lowering.kernel_problem import KernelProblem
+from ptxgen.lowering.sink import ValueSink
 
 
 def slices_of_k(p: KernelProblem, c: Any) -> tuple[Any, Any]:
@@ -34,3 +35,23 @@ def tiles_and_slices(p: KernelProblem, c: Any, sum_bytes: int) -> dict[str, Any]
         "blocks": tiles * slices,
         "workspace": where((c.kg > 1) & (c.splitk == SPLIT_WORKSPACE), slices * p.results * sum_bytes, 0),
     }
+
+
+def is_one_product(p: KernelProblem) -> bool:
+    """True if the problem is a single product of matrices, whose blocks can share K iterations."""
+    return not grouped(p) and p.batch == 1 and not isinstance(p.sink, ValueSink)
+
+
+def is_countable(p: KernelProblem) -> bool:
+    """True if no integer sum can be the least integer, which marks sums that have not been stored."""
+    return not p.accumulator.integer or p.k <= 1 << 17
+
+
+def stream_shares(tiles: int, blocks: int, waves: int, iterations: int, least: int) -> tuple[int, int, int]:
+    """Three numbers of stream-K: the tiles that ``blocks`` blocks compute whole, the K iterations of the other tiles,
+    and the K iterations of a block's share of them, at least ``least``. ``waves``: 1: the other tiles are those that do
+    not fill a wave; 2: those of one wave more; ``iterations``: K iterations of a tile."""
+    whole, rest = divmod(tiles, blocks)
+    full = max(whole - (waves - 1), 0) * blocks if rest else tiles
+    tail = (tiles - full) * iterations
+    return full, tail, max(-(-tail // blocks), least)

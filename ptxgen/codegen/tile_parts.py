@@ -23,6 +23,7 @@ from ptxgen.codegen.parts.result_values import ResultValues
 from ptxgen.codegen.parts.row_states import RowStates
 from ptxgen.codegen.parts.scheduler import GridScheduler
 from ptxgen.codegen.parts.selected_lists import SelectedLists
+from ptxgen.codegen.parts.stream_tiles import StreamTiles
 from ptxgen.codegen.parts.tile_walk import TileWalk
 from ptxgen.codegen.plan import Plan
 from ptxgen.lowering.aggregate import Aggregate
@@ -43,6 +44,8 @@ def compose_scheduler(plan: Plan, scheduler: GridScheduler | None = None) -> Gri
             scheduler = GroupedScheduler.of(plan.problem, plan.config, plan.geometry, plan.device, plan.registers)
         elif plan.config.listed_tiles:
             scheduler = ListedTiles.of(plan.config, plan.geometry, plan.device, plan.registers)
+        elif plan.config.stream_k:
+            scheduler = StreamTiles.of(plan.problem, plan.config, plan.geometry, plan.device, plan.registers)
     plan.scheduler = scheduler
     return scheduler
 
@@ -67,7 +70,7 @@ def compose_epilogue(plan: Plan, ns: int, contiguous: int, column: Callable[[int
     vec = c.vec_c if via_smem else min(c.vec_c, contiguous)
     listed = bool(c.listed_tiles)
     addressing = CAddressing(plan.problem.operand("C").access.mode != STRIDED)
-    plan.c = plan._c_access(addressing, vec, grouped(plan.problem) or listed)
+    plan.c = plan._c_access(addressing, vec, grouped(plan.problem) or listed or bool(c.stream_k))
     if isinstance(plan.problem.sink, ValueSink):
         parts = (plan.problem, plan.device.sm, plan.c.vec, c.ml, c.nl)
         plan.values = ResultValues(*parts, preinitialises=listed, skips=not listed)

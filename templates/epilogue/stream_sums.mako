@@ -28,10 +28,10 @@ ${place(slice_bytes)}\
   % endfor
 % endfor
 % if plan.config.kl > 1:
-${add_groups()}\
+${add_groups(store)}\
 % else:
   % for names, offset in zip(vectors, offsets):
-    st.global.${vector.access_type(len(names), plan.mainloop.acc.ptx_type)} [%partial_addr+${offset}], ${operand_list(names)};
+${store(names, offset, "")}\
   % endfor
 % endif
     // the first block of the tile: its share begins at the tile's first iteration or before
@@ -92,8 +92,12 @@ SUMS_COMPLETE:
     mad.wide.u32 %partial_addr, %thread, ${plan.mainloop.acc_vector_bytes}, %partial_addr;
 </%def>
 
-## Thread groups add their sums in shared memory, and store them in the place of the part.
-<%def name="add_groups()">
+<%def name="store(names, offset, guard)">
+    ${guard}st.global.${vector.access_type(len(names), plan.mainloop.acc.ptx_type)} [%partial_addr+${offset}], ${operand_list(names)};
+</%def>
+
+## Thread groups add their sums in shared memory, and store them in the place of the part by ``store``.
+<%def name="add_groups(store)">
 <% acc, size, sums, others = plan.mainloop.acc, plan.mainloop.acc_vector_bytes, plan.mainloop.vector_names["sum"], plan.mainloop.vector_names["group_sum"] %>\
     shr.u32 %sums_addr, %thread, ${plan.mainloop.log2_group};
     and.b32 %group_thread, %thread, ${plan.mainloop.group_mask};
@@ -121,7 +125,7 @@ SUMS_COMPLETE:
     ${x.guard}${plan.mainloop.acc_add} ${to}, ${to}, ${r};
     % endfor
   % endfor
-    ${x.guard}st.global.${plan.mainloop.vector_access} [%partial_addr+${x.offset}], ${operand_list(sums)};
+${store(sums, x.offset, x.guard)}\
     }
 % endfor
 </%def>

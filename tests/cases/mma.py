@@ -57,6 +57,7 @@ AXES = {
     "raster_group": (1, 4, 8),
     "store_policy": (0, 1),
     "min_ctas_per_sm": (1, 2, 3),
+    "stream_k": (0, 0, 0, 1),
     "operand_paths": (0, 0, 0, 1, 2, 3),  # bits: A, B is packed
 }
 

@@ -237,6 +237,11 @@ GOLDEN = {
         "gemm 328,136,2048 NT f16",
         "family=wgmma ml=64 nl=64 u=64 stages=3 persistent=1 stream_waves=1 cluster_x=2",
     ),
+    "mma_stream": (
+        "h200",
+        "gemm 984,1072,2992 NN f64",
+        "family=mma ms=16 ns=32 ml=32 nl=32 u=16 kl=2 vec_a=2 vec_b=2 vec_c=2 stream_k=1",
+    ),
     "simt_listed_tiles": (
         "h200",
         "task 300,260,20 NN f32 text=A:f32[i,k];B:f32[k,j];input0:s32[i];input1:u8[j];accum:f32;"

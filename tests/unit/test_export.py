@@ -73,6 +73,7 @@ PROBLEMS: dict[str, tuple[Problem, str]] = {
         Gemm(328, 136, 2048, "NT", "bf16"),
         "family=wgmma ml=64 nl=64 u=64 stages=3 persistent=1 stream_waves=2 cluster_x=2",
     ),
+    "stream_threads": (Gemm(328, 136, 2048, "NT", "f64"), "family=mma ms=16 ns=32 ml=32 nl=32 u=16 stream_k=1"),
 }
 
 

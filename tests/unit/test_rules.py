@@ -93,13 +93,22 @@ BREAKS = {
     ],
     "grouped_slices": [(GROUP, "ms=4 ns=4 ml=32 nl=32 kg=2 splitk=workspace", "h200", "kg=2, splitk=")],
     "stream_k": [
-        (P, "stream_k=1", "h200", "stream_k=1, kg=1: only lists of matrices"),
+        (P, "stream_k=1 kg=2", "h200", "stream_k=1, kg=2"),
+        (P, "stream_k=1 pdl=on_exit", "h200", "pdl=on_exit, operand_path_a="),
+        (P, "stream_k=1 stages=0 cp_async_a=0 cp_async_b=0 fragment_prefetch=0", "h200", "stages=0, pdl="),
+        (Gemm(64, 64, 64, "NN", "f32", batch=2), "stream_k=1", "h200", "single products of matrices"),
+        (
+            Gemm(64, 64, 1 << 18, "NT", "s8"),
+            "family=mma ms=32 ns=32 u=64 vec_a=16 vec_b=16 stream_k=1",
+            "h200",
+            "of K up to 131072",
+        ),
         (GROUP, "ms=4 ns=4 ml=32 nl=32 kg=2 splitk=last_cta stream_k=1", "h200", "stream_k=1, kg=2"),
         (
             lower(GroupedGemm(((64, 64, 64),) * 2, jagged="m")),
             "ms=4 ns=4 ml=32 nl=32 stream_k=1",
             "h200",
-            "only lists of matrices",
+            "stream_k=1, kg=1",
         ),
     ],
     "l2_prefetch": [

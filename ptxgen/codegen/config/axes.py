@@ -114,8 +114,8 @@ _SPLITK = (
     " last block adds them; distributed: each block adds its part of the tile"
 )
 _STREAM_K = (
-    "1: blocks have equal shares of the K iterations of all tiles of a list (stream-K); 0: they compute whole tiles or"
-    " slices, one after the other"
+    "1: blocks have equal shares of the K iterations of all tiles of a list, or of the last tiles of one product"
+    " (stream-K); 0: they compute whole tiles or slices"
 )
 _L2_PREFETCH = "1: blocks prefetch what a tile of a group reads of A and B to L2 before they load its first stage"
 _LISTED_TILES = (

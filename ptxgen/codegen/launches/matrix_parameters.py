@@ -41,6 +41,7 @@ class MatrixParameters(KernelParameters):
             Parameters("u32", ("M", "N", "K"), lambda x: (x.p.m, x.p.n, x.p.k)),
             Parameters("u32", ("lda", "ldb", "ldc"), lambda x: (x.p.operand(name).access.ld for name in "ABC")),
             Parameters("u32", ("k_slice",), lambda x: (self.scheduler.k_slices(x.p)[1],), same_line=True),
+            *self.scheduler.parameters,
             *scalar_parameters(self.c.problem.scalars),
             *step_leading_dimensions(self.c.problem),
             *sink_parameters(self.c.problem),

@@ -13,7 +13,7 @@ from ptxgen.codegen.config.config import BOUNDS_NONE, BOUNDS_PREDICATE, Config
 from ptxgen.codegen.geometry import MultistageGeometry
 from ptxgen.codegen.parts.addressing import OperandAddressing
 from ptxgen.codegen.parts.part import Part
-from ptxgen.codegen.registers import Tile, width
+from ptxgen.codegen.registers import Tile, braces, width
 from ptxgen.codegen.vectorized import WARP, Last, Log2, Mask
 from ptxgen.problem.dtypes import bits_of, dtype
 
@@ -53,6 +53,7 @@ class TilePart:
 
 
 WHOLE = TilePart()
+SUMS_IN_FLIGHT = 8  #: vectors of another block's sums that a thread loads at a time
 
 
 class FragmentRead(Protocol):
@@ -312,6 +313,46 @@ class JoinedSums(NamedTuple):
     offset: int
 
 
+@dataclass(frozen=True)
+class SumWord:
+    """A word of the workspace that holds one accumulator of stream-K; zero: it is not written. ``type``: its PTX type;
+    ``inverted``: the bits that a store inverts; ``payloads``: True if arithmetic keeps the payload of a NaN, so that a
+    sum may have the bits that invert to zero; ``registers``: the registers that hold words."""
+
+    type: str
+    inverted: str
+    payloads: bool
+    registers: int
+
+    @property
+    def unsigned(self) -> str:
+        return self.type.replace("b", "u")
+
+    @property
+    def names(self) -> list[str]:
+        return [f"%word{n}" for n in range(self.registers)]
+
+
+class LoadedSums(NamedTuple):
+    """A vector of sums of another block. Its fields are: the type of its access, the registers of its words, its offset
+    in the sums of a block, as many zeros, and for each word, the register and the accumulator to which it is added."""
+
+    access: str
+    words: str
+    offset: int
+    zeros: str
+    pairs: list[tuple[str, str]]
+
+
+class SumBatch(list[LoadedSums]):
+    """The vectors that a thread has in flight."""
+
+    @property
+    def later_words(self) -> list[str]:
+        """The registers of all words but the first."""
+        return [word for x in self for word, _ in x.pairs][1:]
+
+
 def copy_template(asynchronous: bool) -> str:
     """The slot that copies an operand to shared memory."""
     return f"copy/{'cp_async' if asynchronous else 'ldg_sts'}.mako"
@@ -445,6 +486,29 @@ class MultistageMainloop(Part):
         and that vector."""
         first = self.sum_vectors
         return [(first[i % len(first)], names) for i, names in enumerate(self.acc_vectors) if i >= len(first)]
+
+    @cached_property
+    def word(self) -> SumWord:
+        """The words that hold sums which other blocks add."""
+        kind = self.acc.ptx_type
+        size = "b64" if kind == "f64" else "b32"
+        inverted = "0x80000000" if kind == "s32" else "-1"
+        return SumWord(size, inverted, kind == "f64", SUMS_IN_FLIGHT * len(self.acc_vectors[0]))
+
+    @cached_property
+    def sum_batches(self) -> list[SumBatch]:
+        """The sums of one block that another block adds."""
+        vectors = list(zip(self.sum_vectors, self.sum_offsets, strict=True))
+        return [
+            SumBatch(self._loaded(n, *vector) for n, vector in enumerate(vectors[i : i + SUMS_IN_FLIGHT]))
+            for i in range(0, len(vectors), SUMS_IN_FLIGHT)
+        ]
+
+    def _loaded(self, n: int, names: list[str], offset: int) -> LoadedSums:
+        size = len(self.acc_vectors[0])
+        words = self.word.names[n * size : n * size + len(names)]
+        access, zeros = width(len(names), self.word.type), braces(["%no_word"] * len(names))
+        return LoadedSums(access, braces(words), offset, zeros, list(zip(words, names, strict=True)))
 
     @property
     def joined(self) -> list[str]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from ptxgen.codegen.config.config import Config
 from ptxgen.codegen.geometry import Geometry
+from ptxgen.codegen.parts.parameters import Parameters
 from ptxgen.codegen.parts.part import Part
 from ptxgen.codegen.vectorized import Last, ceil_div, register_cap
 from ptxgen.cuda_abi import GRID_LIMIT
@@ -35,6 +36,11 @@ class GridScheduler(Part):
     def raster_group(self) -> int:
         """The number of tiles along M in a raster group; 1: grid.x and grid.y count the tiles along M and N."""
         return self.config.raster_group
+
+    @property
+    def parameters(self) -> list[Parameters]:
+        """The parameters that only this scheduler reads."""
+        return []
 
     def tiles(self, p: KernelProblem) -> tuple[int, int, int]:
         """The numbers of tiles of one batch item along M and along N, and their product."""

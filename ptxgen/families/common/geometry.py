@@ -18,7 +18,7 @@ from ptxgen.lowering.descriptor_table import grouped
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.lowering.tile_lists import lists_tiles
 
-LISTED_REGISTERS = 8  #: registers that the loop over listed tiles adds
+LOOP_REGISTERS = 8  #: registers that a loop over listed tiles, or over parts of tiles, adds
 
 
 def geometry(p: KernelProblem, c: Any) -> Any:
@@ -26,7 +26,8 @@ def geometry(p: KernelProblem, c: Any) -> Any:
     family = registry.of(c)
     g = family.geometry(family.form(p), c)
     if not grouped(p):
-        return replace(g, registers=g.registers + LISTED_REGISTERS * c.listed_tiles) if lists_tiles(p) else g
+        loops = c.stream_k + (c.listed_tiles if lists_tiles(p) else 0)
+        return replace(g, registers=g.registers + LOOP_REGISTERS * loops) if np.any(loops) else g
     # the tile loop keeps the number of the next tile in shared memory, and addresses and counts in registers
     return replace(g, shared=g.shared + GROUPED_SHARED, registers=g.registers + GROUPED_REGISTERS)
 

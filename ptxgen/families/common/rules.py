@@ -17,6 +17,7 @@ from ptxgen.codegen.config.axes import BOUNDS_NONE, DIRECT, SPLIT_LAST_CTA, SPLI
 from ptxgen.codegen.config.config import Columns, Config
 from ptxgen.codegen.config.rule import Rule
 from ptxgen.codegen.geometry import Geometry
+from ptxgen.codegen.split_k import is_countable, is_one_product
 from ptxgen.codegen.vectorized import ceil_div, register_cap
 from ptxgen.cuda_abi import GRID_LIMIT
 from ptxgen.errors import ConfigError
@@ -60,6 +61,17 @@ CAPABILITIES = Rule(
     lambda p, c, g, d: p.needs <= registry.of(c).provides,
     lambda p, c, g, d: registry.missing(p, c.family),
 )
+
+
+def _shares_iterations(p: KernelProblem, c: Any) -> Any:
+    """True if blocks can share K iterations. In one product, packed operands are excluded, because they overwrite
+    workspace words that must be zero."""
+    if grouped(p):
+        return "offsets" not in p.arrays
+    direct = (c.operand_path_a == DIRECT) & (c.operand_path_b == DIRECT)
+    one = is_one_product(p) and is_countable(p) and not packs_bits(p)
+    return one & (c.stages > 0) & (c.pdl == 0) & direct
+
 
 #: rules that need no geometry; if one is broken, there is no geometry
 FIRST = (
@@ -116,10 +128,12 @@ LAST = (
     Rule(
         "stream_k",
         lambda p, c, g, d: (
-            (c.stream_k == 0)
-            | (grouped(p) & (c.kg == 1) & ("split_items" in registry.of(c).provides) & ("offsets" not in p.arrays))
+            (c.stream_k == 0) | ((c.kg == 1) & ("split_items" in registry.of(c).provides) & _shares_iterations(p, c))
         ),
-        "stream_k={c.stream_k}, kg={c.kg}: only lists of matrices have shares of K iterations, with kg=1",
+        "stream_k={c.stream_k}, kg={c.kg}, stages={c.stages}, pdl={c.pdl}, operand_path_a={c.operand_path_a},"
+        " operand_path_b={c.operand_path_b}: blocks share the K iterations of lists and of single products of matrices,"
+        " with kg=1; those of a product with stages in shared memory, pdl=0 and operand_path=direct, and in s8 of K up"
+        " to 131072",
         tiles=True,
     ),
     Rule(

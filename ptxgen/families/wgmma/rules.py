@@ -17,6 +17,7 @@ from ptxgen.codegen.config.config import (
     SPLIT_WORKSPACE,
 )
 from ptxgen.codegen.config.rule import Rule
+from ptxgen.codegen.split_k import is_countable, is_one_product
 from ptxgen.codegen.vectorized import ceil_div, register_cap
 from ptxgen.families.wgmma import bf16x3, grouped_rows, operand_packing, promotion
 from ptxgen.families.wgmma.axes import B_ONCE
@@ -106,14 +107,9 @@ def _vector_rows(p: KernelProblem, c: Any) -> Any:
     return located_pixels(p, c) & vectors
 
 
-def _countable(p: KernelProblem) -> bool:
-    """True if no integer sum can be the least integer, which marks sums that have not been stored."""
-    return not p.accumulator.integer or p.k <= 1 << 17
-
-
 def _can_wait(p: KernelProblem, c: Any, g: WgmmaGeometry, d: Device) -> Any:
     """True if slices may wait for each other: all blocks are resident, and a stored sum differs from a missing one."""
-    return (g.blocks <= resident_blocks(d, c)) & (c.kg <= 64) & _countable(p)
+    return (g.blocks <= resident_blocks(d, c)) & (c.kg <= 64) & is_countable(p)
 
 
 def _loads_b_once(p: KernelProblem) -> bool:
@@ -146,8 +142,7 @@ def _splitk(p: KernelProblem, c: Any, g: WgmmaGeometry, d: Device) -> Any:
 
 def shares_iterations(p: KernelProblem) -> bool:
     """True if the problem is a single matrix product, whose blocks can share K iterations."""
-    one = not grouped(p) and p.batch == 1 and bf16x3.planes(p) == 1
-    return one and im2col(p) is None and not isinstance(p.sink, ValueSink)
+    return is_one_product(p) and bf16x3.planes(p) == 1 and im2col(p) is None
 
 
 def _streams(p: KernelProblem, c: Any, d: Device) -> Any:
@@ -488,7 +483,7 @@ RULES = (
     ),
     Rule(
         "wgmma_stream_k",
-        lambda p, c, g, d: (c.stream_waves == 0) | _countable(p),
+        lambda p, c, g, d: (c.stream_waves == 0) | is_countable(p),
         "stream_waves={c.stream_waves}: of s8 it takes K={p.k} up to 131072",
     ),
     Rule(

@@ -10,6 +10,7 @@ from typing import ClassVar
 
 from ptxgen.codegen.parts.parameters import Parameters
 from ptxgen.codegen.parts.part import Allocator
+from ptxgen.codegen.split_k import stream_shares
 from ptxgen.families.wgmma.geometry import STREAM_BLOCKS, STREAM_LEAST, resident_blocks
 from ptxgen.families.wgmma.layout import SumSlot, in_batches
 from ptxgen.families.wgmma.matrix.reduction import SplitKFixup
@@ -49,10 +50,9 @@ class StreamTileScheduler(TileScheduler):
         """Three numbers: the tiles that blocks compute whole, the K iterations of the other tiles of clusters, and the
         K iterations of a share."""
         clusters, tiles = self.grid(p, 1)[0] // self.multicast, self.tiles(p)[2] // self.multicast
-        waves, rest = divmod(tiles, clusters)
-        full = max(waves - (self.config.stream_waves - 1), 0) * clusters if rest else tiles
-        tail = (tiles - full) * self.k_iters(p)[0]
-        return full * self.multicast, tail, max(-(-tail // clusters), STREAM_LEAST)
+        waves, iterations = self.config.stream_waves, self.k_iters(p)[0]
+        full, tail, share = stream_shares(tiles, clusters, waves, iterations, STREAM_LEAST)
+        return full * self.multicast, tail, share
 
 
 @dataclass(frozen=True)
