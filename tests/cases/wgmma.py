@@ -71,6 +71,7 @@ AXES = {
     "operand_paths": ((0, 1, 2, 3, 4, 6, 8, 9, 12, 12), 0.4),
     "stream_waves": ((0, 1, 2), 0.8),
     "promotion_buffers": ((1, 2), 0.7),
+    "y_boxes": ((0, 1), 0.8),
 }
 
 

@@ -246,6 +246,26 @@ def test_each_batch_item_is_packed(more, shared):
 
 
 @pytest.mark.parametrize(
+    ("p", "options"),
+    [
+        (Gemm(72, 168, 72, "TN", "bf16"), "nl=72"),
+        (Gemm(168, 152, 72, "TT", "f16"), "ml=40 nl=64 transposed_mma=1"),
+        (Gemm(168, 152, 72, "NN", "bf16"), "nl=160 cluster_x=2 epilogue_smem=1"),
+        (Gemm(64, 152, 136, "NN", "bf16"), "nl=80 cluster_k=2"),
+    ],
+    ids=lambda x: x.key() if isinstance(x, Gemm) else "",
+)
+def test_boxes_may_be_longer_than_the_tile(p, options):
+    values = {"ml": "64", "u": "32", "stages": "2", "y_boxes": "padded"}
+    values |= dict(word.split("=") for word in options.split())
+    c = parse_config("family=wgmma " + " ".join(f"{n}={v}" for n, v in values.items()))
+    y = plan_for(p, c, H200).y
+    assert y.span == 128
+    assert len(y.boxes) * y.box[0] > int(plan_for(p, c, H200).geometry.y.tile)
+    verify(p, c, "integers", 2.0, 1.0)
+
+
+@pytest.mark.parametrize(
     ("p", "options", "shares"),
     [
         (Gemm(300, 100, 304, "NT", "f16"), "stream_waves=1", (8, 20, 5)),

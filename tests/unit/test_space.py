@@ -1168,6 +1168,8 @@ def test_refinements_of_wgmma_reach_every_axis():
     reached |= changed(lower(strided), scattered) & {"interleave_phases"}
     rows = Conv(8, 64, 16, 16, 64, 3, 3, padding=1, layout="NHWC", dtype="f16")
     reached |= changed(lower(rows), Config(family="wgmma", ml=64, nl=64, u=64, stages=3)) & {"row_taps"}
+    across = Config(family="wgmma", ml=64, nl=96, u=64, stages=3)
+    reached |= changed(kernel(512, 512, 512, "NN", "f16"), across) & {"y_boxes"}
     assert reached == set(wgmma.AXES) - {"promotion_buffers", "listed_tiles"}
     deep = Config(family="wgmma", ml=64, nl=64, u=256, stages=3)
     assert "promotion_buffers" in changed(kernel(512, 512, 4096, "NT", "e4m3"), deep)

@@ -7,6 +7,7 @@ from ptxgen.codegen.config.axes import Axis, common, switch
 B_ONCE = 4  #: value ``b_once`` of l2_evict_first
 #: operand -> the values of l2_evict_first with which its loads have the policy evict_first
 EVICTING = {"a": (1, 3), "b": (2, 3, B_ONCE)}
+PADDED = 1  #: value ``padded`` of y_boxes
 SIDES = (8, 16, 32, 48, 64, 96, 128, 192, 256)  #: sides of a block's tile
 
 AXES = (
@@ -91,5 +92,17 @@ AXES = (
         most=8,
     ),
     Axis("tma_rows", 0, "rows of a 64-row tile that TMA loads where C has no more, 0: all", (0, 16, 32)),
+    Axis(
+        "y_boxes",
+        0,
+        "TMA boxes of the operand on the side of wgmma's columns, where its K is not contiguous. exact: as wide as the"
+        " greatest power of two that divides the tile; padded: of 128 bytes, the last one beyond the tile",
+        (0, 1),
+        refined=True,
+        least=0,
+        most=1,
+        words=("exact", "padded"),
+        feature=False,
+    ),
     common("pdl"),
 )

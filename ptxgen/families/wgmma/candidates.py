@@ -130,6 +130,7 @@ class WgmmaSpace(TileSpace):
         "wgmma_cluster",
         "wgmma_multicast_x",
         "wgmma_tma_rows",
+        "wgmma_y_boxes",
         "wgmma_tensor_map_a",
         "wgmma_tensor_map_b",
         "wgmma_interleave_phases",
@@ -243,6 +244,7 @@ class WgmmaSpace(TileSpace):
             ("row_taps",): [(n,) for n in self._row_taps(p)],
             ("promotion_buffers",): [(n,) for n in self._promotion_buffers(p)],
             ("listed_tiles",): [(n,) for n in (0, 1)[: 1 + lists_tiles(p)]],
+            ("y_boxes",): [(0,)],  # neighbours have the other
         }
         known = {name for names in joint for name in names}
         plain = {names: v for names, v in super().variables(p).items() if names[0] not in known}
@@ -514,6 +516,8 @@ class WgmmaSpace(TileSpace):
                 v.update(raster_group=1, dsmem_completion=0, operand_path_a=0, operand_path_b=0)
             elif not v["persistent"] or v["kg"] * v["cluster_k"] > 1 or v["resident_b"] or v["raster_group"] > 1:
                 v["listed_tiles"] = 0
+        if "y_boxes" not in changes and (v["ml"] if v["transposed_mma"] else v["nl"]) % (SPAN // factor_bytes(p)) == 0:
+            v["y_boxes"] = 0
         if v["persistent"] and "epilogue_aliases_ab" not in changes:
             v["epilogue_aliases_ab"] = 0
         if v["resident_b"]:  # the stages hold all of K once, or several times

@@ -19,6 +19,7 @@ from ptxgen.codegen.geometry import TileGeometry
 from ptxgen.codegen.vectorized import WARP, BoolOrColumn, IntOrColumn, ceil_div, where
 from ptxgen.expr.node import variables
 from ptxgen.families.wgmma import operand_packing, promotion
+from ptxgen.families.wgmma.axes import PADDED
 from ptxgen.families.wgmma.bf16x3 import factor_bytes, planes, workspace
 from ptxgen.lowering.block_scales import block_scaled, scales_of
 from ptxgen.lowering.descriptor_table import grouped
@@ -430,11 +431,12 @@ def prefetch_barriers(p: KernelProblem, c: Any) -> Any:
 
 def _slices_y_along_k(p: KernelProblem, c: Any, kmajor: Any, tile: Any) -> Any:
     """True if the blocks of a multicast divide the depth of a stage of Y, not its columns: slices of columns would be
-    boxes narrower than those of the whole tile."""
+    boxes narrower than those of the whole tile, or parts of padded boxes."""
     if im2col(p) is not None or planes(p) > 1:
         return where(kmajor, False, False)
     blocks, most = np.maximum(c.cluster_x, 1), SPAN // factor_bytes(p)
     narrow = widest(tile // blocks, most, COLUMNS) < widest(tile, most, COLUMNS)
+    narrow = narrow | (c.y_boxes == PADDED) & (blocks > 1)
     return np.logical_not(kmajor) & narrow & (c.u % (COLUMNS * blocks) == 0)
 
 
@@ -448,8 +450,10 @@ def _sides(p: KernelProblem, c: Any, images_x: Any, depth: Any) -> tuple[SideGeo
     m, n = extents(p, c)
     clustered = np.maximum(c.cluster_x, 1)
     y_along_k = _slices_y_along_k(p, c, y_kmajor, y_tile)
-    y_slice = where(y_along_k, c.u, y_tile) // clustered
-    y_across = where(y_along_k, y_tile, y_slice)
+    most = SPAN // size
+    y_rows = where(c.y_boxes == PADDED, ceil_div(y_tile, most) * most, y_tile)
+    y_slice = where(y_along_k, c.u, y_rows) // clustered
+    y_across = where(y_along_k, y_rows, y_slice)
     x_box = where(x_kmajor, depth, where(c.tma_rows > 0, c.tma_rows, min(ROWS, SPAN // size)))
     y_box = where(y_kmajor, depth, widest(along(p, c, y_across, np.logical_not(images_x)), SPAN // size, COLUMNS))
     x_rows = where(c.tma_rows > 0, c.tma_rows, x_tile)
@@ -461,7 +465,7 @@ def _sides(p: KernelProblem, c: Any, images_x: Any, depth: Any) -> tuple[SideGeo
     if weights is not None:
         x_box = np.minimum(row_bytes(weights, c), SPAN)
         x_bytes = aligned(x_tile * row_bytes(weights, c))
-    y_bytes = aligned((y_tile + where(images_x, 0, halo)) * y_depth * size * count)
+    y_bytes = aligned((y_rows + where(images_x, 0, halo)) * y_depth * size * count)
     image_boxes = where(images_x, x_tile // np.maximum(x_box, 1), y_slice // np.maximum(y_box, 1))
     if im2col(p) is not None and im2col(p).wgrad and im2col(p).tiled_form is not None:
         columns = where(images_x, where(x_kmajor, x_slice, x_tile), y_slice)
@@ -494,7 +498,7 @@ def _sides(p: KernelProblem, c: Any, images_x: Any, depth: Any) -> tuple[SideGeo
         extent=where(transposed, m, n),
         kmajor=y_kmajor,
         box=y_box,
-        rows=y_tile,
+        rows=y_rows,
         slice=y_slice,
         sliced_along_k=y_along_k,
         bytes=y_bytes,

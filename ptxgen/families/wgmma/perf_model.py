@@ -66,8 +66,8 @@ def work(p: KernelProblem, c: Columns, g: WgmmaGeometry, d: Device) -> Work:
     weights = quantized_rows(p)
     row = row_bytes(weights, c) if weights is not None else c.u * size * g.math.planes
     moved_x = g.x.rows / c.cluster_y * (1 + (c.cluster_y - 1) * cost.TMA_MULTICAST) * row
-    y_columns = g.y.tile / np.maximum(c.cluster_x, 1)
-    moved_y = (y_columns + (g.y.tile - y_columns) * cost.TMA_MULTICAST) * c.u * size * g.math.planes
+    y_columns = g.y.rows / np.maximum(c.cluster_x, 1)
+    moved_y = (y_columns + (g.y.rows - y_columns) * cost.TMA_MULTICAST) * c.u * size * g.math.planes
     if im2col(p) is None:
         moved_y = moved_y * (1 + np.where(g.y.kmajor, 0, cost.TMA_NARROW * (SPAN / np.maximum(g.y.box * size, 1) - 1)))
     if im2col(p) is not None:

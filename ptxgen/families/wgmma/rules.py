@@ -366,13 +366,28 @@ RULES = (
         lambda p, c, g, d: (
             (g.y.tile % COLUMNS == 0)
             & _between(g.y.tile, COLUMNS, BOX_LIMIT)
-            & (g.y.slice * c.cluster_x == np.where(g.y.sliced_along_k, c.u, g.y.tile))
+            & (g.y.slice * c.cluster_x == np.where(g.y.sliced_along_k, c.u, g.y.rows))
             & (g.y.slice % COLUMNS == 0)
             & (g.y.kmajor | (g.y.box >= 2 * COLUMNS))
             & ((not p.element.int8) | (g.y.tile <= 32) | (g.y.tile % 16 == 0))
         ),
         "the tile has {g.y.tile} along the other side; it must be 8 to 256, a multiple of 8 per block of the cluster,"
         " and of 16 if K is not contiguous (of the tile, if blocks divide the depth), or for s8 above 32",
+    ),
+    Rule(
+        "wgmma_y_boxes",
+        lambda p, c, g, d: (
+            (c.y_boxes == 0)
+            | (
+                (not grouped(p) and im2col(p) is None and g.math.planes == 1)
+                & np.logical_not(g.y.kmajor | g.y.realigned)
+                & (g.y.tile < g.y.rows)
+                & ((c.cluster_x == 1) | g.y.sliced_along_k)
+            )
+        ),
+        "y_boxes=padded of a tile of {g.y.tile}, cluster_x={c.cluster_x}, u={c.u}: it is for products of matrices in"
+        " which K of this operand is not contiguous and no math warpgroup realigns it; the tile must be no multiple of"
+        " 128 bytes, and u a multiple of 8 for each block of cluster_x",
     ),
     Rule(
         "wgmma_accumulators",
