@@ -71,7 +71,7 @@ def geometry(p: KernelProblem, c: Any) -> ResidentRowsGeometry:
     columns, copied = c.columns_at_once * (4 * words), COPY_REGISTERS * copies
     sums = pairs * (p.accumulator.bytes // 4)
     # best values of rows: a copy, and the sums of a row that may change its records, use registers of bounds again
-    again = c.lower_bounds * (3 * c.resident_k * c.columns_at_once * words // 4)
+    again = c.lower_bounds * c.resident_k * c.columns_at_once * words
     used = columns + copied + 2 * sums if lanes == 1 else np.maximum(np.maximum(columns + sums, copied), again)
     return ResidentRowsGeometry(
         threads=threads,
