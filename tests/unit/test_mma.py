@@ -23,7 +23,7 @@ from tests.lowered import first_violation, space
 
 H200 = device("h200")
 TYPES = (("f16", "f32"), ("f16", "f16"), ("bf16", "f32"), ("f32", "tf32"), ("f64", "f64"), ("s8", "s32"))
-DEPTH = {1: 64, 2: 32, 4: 16, 8: 16}
+DEPTH = {16: 8, 1: 64, 2: 32, 4: 16, 8: 16}
 
 
 def at_a(i: Instruction, lane: int, register: int, n: int = 0) -> tuple[int, int]:
@@ -46,8 +46,8 @@ def at_c(lane: int, n: int) -> tuple[int, int]:
 
 def plan(dtype: str, compute: str, layout: str, config: str, target: str = "h200") -> MmaPlan:
     p = Gemm(256, 256, 256, layout, dtype, compute)
-    a, b, _ = p.vectors
-    text = f"family=mma u={DEPTH[p.element.bytes]} vec_a={a} vec_b={b} vec_c=2 {config}"
+    a, b, c = p.vectors
+    text = f"family=mma u={DEPTH[p.element.bytes]} vec_a={a} vec_b={b} vec_c={min(c, 2)} {config}"
     made = plan_for(p, parse_config(text), device(target))
     assert isinstance(made, MmaPlan)
     return made
@@ -258,6 +258,20 @@ def test_lanes_hold_neighbours_if_vectors_load_them():
     assert plan("f32", "tf32", "NT", "ms=32 ns=32 ml=32 nl=32").mainloop.contiguous == 2
     assert plan("s8", "s32", "NN", "ms=32 ns=32 ml=32 nl=32").mainloop.contiguous == 4
     assert [plan("f64", "f64", x, "ms=32 ns=32 ml=32 nl=32").b.fragment_load for x in ("NT", "NN")] == [SINGLE, VECTOR]
+
+
+@pytest.mark.parametrize("layout", ["TN", "NT", "CN", "RT"])
+def test_operands_of_complex_products_begin_as_they_are_loaded(layout):
+    """On sm_90, eight rows of a step take one instruction. B, and A unless it is conjugated, are not moved between
+    registers: their parts are in the order of the loads."""
+    p = plan("c128", "f64", layout, "ms=32 ns=16 ml=32 nl=32")
+    issued = p.mainloop.issued(0, p.mainloop.WHOLE)
+    assert len(issued) == 2 * p.a.tiles * p.b.tiles
+    first, second = ([names(r.registers) for r in x.fragment_loads(0, 0)] for x in p.mainloop.operands)
+    for sums, a, b in issued:
+        assert (len(sums), len(names(a))) == (4, 4)
+        assert (names(a)[:2] in first) is (layout[0] in "TN")
+        assert names(b) in second
 
 
 def test_f64_needs_a_target_with_f64_mma():

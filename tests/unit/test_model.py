@@ -1011,3 +1011,11 @@ def test_last_stage_scores_the_best_of_the_first_trees_by_all(fitted):
     assert every[kept].min() == every.min()
     too_few, _ = fitted._score(p, c, H200, us, stage=(0.0, 50))
     assert (too_few == every).all()
+
+
+def test_trees_that_saw_no_complex_products_do_not_rank_them():
+    facts = model_files.Facts({}, "clock", 300, 3, 0, families={"simt": 200, "mma": 200})
+    for dtype, learnt in (("f64", ["simt", "mma"]), ("c64", []), ("c128", [])):
+        assert model_files.known(facts, lower(Gemm(64, 64, 64, "NN", dtype))) == learnt, dtype
+    counted = model_files.Facts({}, "clock", 300, 3, 0, families={"simt": 200, "mma": 200, "simt complex": 100})
+    assert model_files.known(counted, lower(Gemm(64, 64, 64, "NN", "c64"))) == ["simt"]

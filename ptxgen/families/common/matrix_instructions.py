@@ -31,7 +31,9 @@ class Instruction:
     ``ptx_type``, ``sum``: PTX types of a fragment register and of an accumulator; ``sums``: accumulator registers of a
     16 x 8 tile; ``sm``: the first target; ``last``: the last target that does not emulate the instruction;
     ``promotes``: True if each instruction starts from zero and add.f32 adds its result to the sums; ``inverts``: True
-    if two instructions make a product: A times inverted B, and inverted A times B.
+    if two instructions make a product: A times inverted B, and inverted A times B; ``joins_parts``: True if one
+    instruction multiplies complex elements: its rows are the real parts of eight rows, then their imaginary parts, and
+    its K alternates between the parts of B. ``m``, ``k`` and ``depth`` then count complex elements.
     """
 
     name: str
@@ -46,6 +48,7 @@ class Instruction:
     last: int = 999
     promotes: bool = False
     inverts: bool = False
+    joins_parts: bool = False
 
     @property
     def issued(self) -> int:
@@ -136,6 +139,9 @@ DIFFERENT = replace(_TABLE["u32", COMPUTE], name=_TABLE["u32", COMPUTE].name.rep
 #: on an H200 3 % faster than m16n8k8; m16n8k16 is slower than both
 DOUBLE_90 = Instruction(_name(16, 4, "f64.f64.f64.f64"), 16, 4, 4, 1, "f64", "f64", 4, 90)
 
+#: the product of complex elements in parts of f64: by the instruction of twice the rows and twice the depth
+COMPLEX_90 = replace(DOUBLE_90, name=_name(16, 8, "f64.f64.f64.f64"), m=8, joins_parts=True)
+
 
 def by_words(p: KernelProblem, d: Device | None = None) -> Instruction | None:
     """The instruction of skinny kernels for the problem's types, if its fragments are 32-bit words in the order of
@@ -185,7 +191,7 @@ def instruction(p: KernelProblem, d: Device | None = None) -> Instruction:
     Types without an instruction get the one of f16: rules reject them, but the geometry needs numbers.
     """
     if p.element.real == "f64" and d is not None and d.sm >= DOUBLE_90.sm:
-        return DOUBLE_90
+        return DOUBLE_90 if p.element.parts == 1 else COMPLEX_90
     if p.compute == COMPUTE and p.algebra is DIFFERENT_BITS:
         return replace(_TABLE["u32", COMPUTE], inverts=True) if d is None or d.sm >= INVERTED_FROM else DIFFERENT
     i = _promoted(_entry(p.element.real, p.compute, d) or _TABLE["f16", "f32"], p, d)

@@ -12,6 +12,7 @@ from ptxgen.codegen.config.axes import SPLIT_WORKSPACE
 from ptxgen.codegen.geometry import ThreadLoadGeometry, TileGeometry
 from ptxgen.families.common.feature_values import log
 from ptxgen.families.registry import Family
+from ptxgen.lowering.complex_product import ComplexProduct
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
 
@@ -27,6 +28,11 @@ def thread_tile(p: KernelProblem, c: Any, g: ThreadLoadGeometry) -> tuple[Any, A
 def thread_products(c: Any) -> Any:
     """The number of multiply-adds per iteration of a thread or warp that has a tile of ms by ns."""
     return c.ms * c.ns * (c.u // np.maximum(c.kl, 1))
+
+
+def complex_products(family: str, p: KernelProblem) -> str:
+    """The ``training_class`` of a family whose products of complex numbers are counted apart from its real ones."""
+    return f"{family} complex" if isinstance(p.algebra, ComplexProduct) else ""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

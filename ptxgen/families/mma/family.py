@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from ptxgen.codegen.config.config import parse_config
 from ptxgen.codegen.vectorized import WARP
-from ptxgen.families.common.tile_family import TileFamily, thread_products
+from ptxgen.families.common.tile_family import TileFamily, complex_products, thread_products
 from ptxgen.families.mma import axes, rules
 from ptxgen.families.mma.candidates import MmaSpace
 from ptxgen.families.mma.geometry import counts, geometry
@@ -51,6 +53,7 @@ FAMILY = TileFamily(
         "scatter",
     },
     grouped_model=module("ptxgen.families.common.perf_grouped"),
+    training_class=partial(complex_products, "mma"),
     probes=_probes,
     instructions=("mma.sync",),
 )

@@ -28,6 +28,8 @@ MANY_LOADS = 32
 DEEP = 256  #: a stage counts as deep if it has this many elements of K
 DEEP_REGISTERS = 32  #: registers kept in reserve for deep stages of fp8
 FULL_THREADS = 256  #: threads per multiprocessor up to which each can have 255 registers
+#: registers for the parts of an element of a complex A with prefetched fragments: without and with conjugation
+JOINED = 7, 12
 POINTERS_LIMIT = 4  #: with more loads per thread, all share one pointer and each has a 32-bit offset
 
 
@@ -147,6 +149,12 @@ def _c_row_pitch(nl: Any, sum_bytes: int, a: MmaOperandGeometry, b: MmaOperandGe
     return nl + where(b.adjacent > 2, 4, where(b.adjacent > 1, where(a.adjacent > 1, 8, 16), plain))
 
 
+def _joined_parts(algebra: ComplexProduct, c: Any, elements: Any) -> Any:
+    """The number of registers for negated and exchanged parts of ``elements`` elements of A; with prefetched fragments,
+    ptxas spilled in none of 230 random kernels that have this many."""
+    return elements * where(c.fragment_prefetch == 1, JOINED[algebra.conjugates[0]], 2 * len(algebra.negated))
+
+
 def _smallest_part(p: KernelProblem, c: Any) -> tuple[Any, Any]:
     """Rows and columns of the smallest part of a warp's tile with a K loop of its own."""
     rows = where(c.ms % (2 * ROWS) == 0, c.ms // 2, c.ms)
@@ -187,8 +195,8 @@ def geometry(p: KernelProblem, c: Any) -> MmaGeometry:
     fragments = (c.ms // ROWS * i.registers_a + c.ns // COLUMNS * i.registers_b) * words
     if p.element.fp8:  # where they are multiplied as f16, both halves are live at once
         permuted = permuted + 3 * fragments + where((c.vec_a == 16) | (c.vec_b == 16), 24, 0)
-    if isinstance(p.algebra, ComplexProduct):  # parts of fragments of A are negated
-        permuted = permuted + c.ms // ROWS * i.registers_a * 2 * len(p.algebra.negated)
+    if isinstance(p.algebra, ComplexProduct):
+        permuted = permuted + _joined_parts(p.algebra, c, c.ms // ROWS * i.registers_a)
     each = [np.maximum(ceil_div(x.loads, np.maximum(threads, 1)), 1) for x in (a, b)]
     in_flight = sum(
         where(x.cp_async == 0, n * np.maximum(x.vec * x.bytes // 4, 1), 0) for n, x in zip(each, (a, b), strict=True)
@@ -208,7 +216,7 @@ def geometry(p: KernelProblem, c: Any) -> MmaGeometry:
         + fragments * (c.fragment_prefetch + 1)
         - where(c.fragment_prefetch == 1, fragments // 4 * (words - 1), 0)
     )
-    registers = sums + fragments + permuted + in_flight + pointers + 32 + 8 * words
+    registers = sums + fragments + permuted + in_flight + pointers + 32 + 8 * min(words, 2)
     live = sums + fragments + permuted + in_flight
     expected_registers = np.minimum(registers, live + sum(np.minimum(2 * n, n + 4) for n in each) + 22)
     guarded = sum(

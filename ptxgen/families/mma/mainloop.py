@@ -162,19 +162,31 @@ class ComplexMmaMainloop(MmaMainloop):
 
     algebra: ComplexProduct
 
+    @property
+    def negations(self) -> list[int]:
+        """The parts of elements of A that are negated."""
+        return list(self.algebra.negated)
+
     @cached_property
     def negated(self) -> Tile:
         """The registers of negated parts of fragments of A."""
-        return Tile("negated", "f64", (len(self.algebra.negated), self.a.tiles, self.a.registers))
+        return Tile("negated", "f64", (len(self.negations), self.a.tiles, self.a.registers))
 
     def _part(self, x: MmaOperand, k: int, tile: int, part: int) -> list[str]:
         """The registers of one part (real or imaginary) of a tile's fragment."""
         return [x.fragment[x.buffer(k), tile, r * x.parts + part] for r in range(x.registers)]
 
+    def _factor(self, k: int, tile: int, part: int, negative: bool) -> list[str]:
+        """The registers of one part of a tile's fragment of A, or of its negative."""
+        if not negative:
+            return self._part(self.a, k, tile, part)
+        n = self.negations.index(part)
+        return [self.negated[n, tile, r] for r in range(self.a.registers)]
+
     def inversions(self, k: int, part: TilePart) -> list[str]:
         """The instructions that negate parts of fragments."""
         lines = []
-        for n, each in enumerate(self.algebra.negated):
+        for n, each in enumerate(self.negations):
             for tile in range(self.a.tiles // part.a):
                 for r, register in enumerate(self._part(self.a, k, tile, each)):
                     lines += [
@@ -189,13 +201,33 @@ class ComplexMmaMainloop(MmaMainloop):
         for each in self.algebra.products:
             for i, j in self.products_of(part):
                 sums = [self.acc[i, j, n * self.a.parts + each.sum] for n in range(self.instruction.sums)]
-                rows = self._part(self.a, k, i, each.a)
-                if each.negated:
-                    n = self.algebra.negated.index(each.a)
-                    rows = [self.negated[n, i, r] for r in range(self.a.registers)]
+                rows = self._factor(k, i, each.a, each.negated)
                 products += self.instruction.step(sums, rows, self._part(self.b, k, j, each.b))
         return products
 
     @property
     def register_table(self) -> list[tuple[Tile, str]]:
         return [*super().register_table, (self.negated, "negated parts of fragments of A")]
+
+
+@dataclass(frozen=True)
+class JoinedPartsMainloop(ComplexMmaMainloop):
+    """The main loop of mma.sync on complex elements with one instruction for each eight rows of a step and tile.
+
+    With a = (x, y) and b = (u, v), the instruction multiplies the real matrix of rows (x, -y) and (y, x) by the column
+    (u, v), whose results are the parts of the product. Loads bring (x, y) and (u, v) in the order of the operands.
+    """
+
+    def issued(self, k: int, part: TilePart) -> list[tuple[list[str], str, str]]:
+        factors: list[list[list[str]]] = []  #: tile of A, column of the real matrix -> registers
+        columns = sorted(self.algebra.products, key=lambda x: (x.b, x.sum))
+        for i in range(self.a.tiles // part.a):
+            factors.append([self._factor(k, i, x.a, x.negated) for x in columns])
+        out = []
+        for i, j in self.products_of(part):
+            second = [self.b.fragment[self.b.buffer(k), j, n] for n in range(self.b.registers * self.b.parts)]
+            for half in range(ROWS // self.instruction.m):
+                first = [x[r] for r in range(half, self.a.registers, 2) for x in factors[i]]
+                sums = [self.acc[i, j, (2 * half + e) * self.a.parts + n] for n in range(self.a.parts) for e in (0, 1)]
+                out.append((sums, operand(first), operand(second)))
+        return out

@@ -23,6 +23,7 @@ from ptxgen.families.mma.candidates import width_c
 from ptxgen.families.mma.geometry import MmaGeometry, adjacent_c
 from ptxgen.families.mma.operand_packing import packs
 from ptxgen.lowering.bit_products import packs_bits
+from ptxgen.lowering.complex_product import ComplexProduct
 from ptxgen.lowering.descriptor_table import grouped
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
@@ -43,17 +44,17 @@ def work(p: KernelProblem, c: Columns, g: MmaGeometry, d: Device) -> Work:
     """The cost of one block of each configuration. It does not depend on extents of ``p``."""
     size, warps = p.element.bytes, np.maximum(g.threads // WARP, 1)
     rows, columns = np.maximum(c.ml // np.maximum(c.ms, 1), 1), np.maximum(c.nl // np.maximum(c.ns, 1), 1)
-    tiles, steps = c.ms // ROWS * (c.ns // COLUMNS), c.u / c.kl / g.depth
+    products, steps = c.ms // ROWS * (c.ns // COLUMNS) * p.algebra.fmas, c.u / c.kl / g.depth
     math = c.ml * c.nl * c.u / perf_costs.mma_rate(p, d) * instruction(p, d).issued
     shared = (c.ml * columns + c.nl * rows + c.ml + c.nl) * c.u * size / cost.WAVEFRONT
-    issued = warps * (cost.ITERATION + steps * (tiles + (c.ms + c.ns) / ROWS))
+    issued = warps * (cost.ITERATION + steps * (products + (c.ms + c.ns) / ROWS))
     for x in (g.a, g.b):
         shared = shared + x.loads / WARP * np.where(x.cp_async == 1, *cost.LOAD_WAVEFRONTS)
         issued = issued + x.loads / WARP * np.where(x.cp_async == 1, *cost.LOAD_ISSUE)
     waiting = (
         steps
         * (
-            tiles * cost.CHAIN[perf_costs.mma_types(p)] * instruction(p, d).chained
+            products * cost.CHAIN[perf_costs.mma_types(p)] * instruction(p, d).chained
             + np.where(c.fragment_prefetch == 1, cost.FRAGMENT_LATENCY[1], cost.FRAGMENT_LATENCY[0])
         )
         + cost.BARRIER
@@ -64,18 +65,24 @@ def work(p: KernelProblem, c: Columns, g: MmaGeometry, d: Device) -> Work:
     granted = np.minimum(g.expected_registers, register_cap(d, g.threads, c.min_ctas_per_sm))
     moved_a, moved_b = c.ml * c.u * size, c.nl * c.u * size
     late = np.where(c.kl > 1, cost.GROUPS_US, 0.0) + np.where(c.epilogue_smem == 1, cost.EPILOGUE_SMEM_US, 0.0)
+    resident = np.maximum(d.blocks_per_sm(g.threads, granted, g.shared), 1)
+    busy, latency = bound(math, shared, issued / cost.ISSUE), np.maximum(waiting, cost.GLOBAL / overlapped)
     store: Any = c.ml * c.nl * cost.STORE
+    if isinstance(p.algebra, ComplexProduct):  # products of other blocks hide late loads, and stores of large elements
+        rate = d.bandwidth * 1e3 * cost.DRAM / d.clock / d.sms  # bytes of memory a cycle and multiprocessor
+        store = np.maximum(store, c.ml * c.nl * p.output.bytes / rate / resident)
+        busy = bound(busy, latency / resident, (moved_a + moved_b) / cost.L2)
     groups: dict[str, Any] = {"partial": store}
     if grouped(p):
         store = np.maximum(store, perf_grouped.store_cycles(p, c, g, width_c(p, c), adjacent_c(p, c)))
         groups = {"partial": perf_grouped.slice_cycles(p, c), **perf_grouped.parts(g)}
     return Work.of(
         len(c),
-        resident=np.maximum(d.blocks_per_sm(g.threads, granted, g.shared), 1),
+        resident=resident,
         math=math,
         shared=shared,
-        busy=bound(math, shared, issued / cost.ISSUE),
-        latency=np.maximum(waiting, cost.GLOBAL / overlapped),
+        busy=busy,
+        latency=latency,
         start=late * d.clock,
         store=store,
         red=store,

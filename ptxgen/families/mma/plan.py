@@ -9,7 +9,7 @@ from ptxgen.codegen.tile_parts import compose_epilogue, compose_launch, compose_
 from ptxgen.families.common.matrix_instructions import Instruction, instruction
 from ptxgen.families.mma.geometry import MmaGeometry
 from ptxgen.families.mma.layout import MmaOperand
-from ptxgen.families.mma.mainloop import ComplexMmaMainloop, MmaMainloop
+from ptxgen.families.mma.mainloop import ComplexMmaMainloop, JoinedPartsMainloop, MmaMainloop
 from ptxgen.families.mma.operand_packing import packs
 from ptxgen.families.mma.pack_padded_rows import PaddedRowPacking
 from ptxgen.lowering.bit_products import packs_bits
@@ -41,7 +41,8 @@ class MmaPlan(Plan):
             rounding = "cvt.rn.tf32.f32" if self.device.sm >= 90 else "cvt.rna.tf32.f32"
         parts = (c, g, int(g.steps), self.a, self.b, mma, rounding)
         if isinstance(p.algebra, ComplexProduct):
-            self.mainloop: MmaMainloop = ComplexMmaMainloop(*parts, p.algebra)
+            schedule = JoinedPartsMainloop if mma.joins_parts else ComplexMmaMainloop
+            self.mainloop: MmaMainloop = schedule(*parts, p.algebra)
         else:
             self.mainloop = MmaMainloop(*parts)
         compose_epilogue(self, self.mainloop.ns, self.mainloop.contiguous, self.b.offset)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ptxgen.codegen.config.config import SPLIT_WORKSPACE, Config
 from ptxgen.families.common.fma import axes, rules
 from ptxgen.families.common.fma.candidates import FmaSpace
 from ptxgen.families.common.fma.geometry import counts, geometry
-from ptxgen.families.common.tile_family import TileFamily
+from ptxgen.families.common.tile_family import TileFamily, complex_products
 from ptxgen.families.registry import LOOPS_OVER_ITEMS, READS_ELEMENTS, Probe, function_in, module
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.lowering.strided import matrix_product
@@ -64,5 +65,6 @@ FAMILY = TileFamily(
     },
     grouped_model=module("ptxgen.families.common.perf_grouped"),
     calibrated=function_in("ptxgen.families.common.perf_grouped", "calibrated"),
+    training_class=partial(complex_products, "simt"),
     probes=_probes,
 )

@@ -13,6 +13,7 @@ from ptxgen.families.common.fma.geometry import FmaGeometry, FmaOperandGeometry,
 from ptxgen.families.common.geometry import SECTOR, WARP, register_cap
 from ptxgen.families.common.perf_blocks import Work, bound, cell, epilogue_costs, microseconds
 from ptxgen.lowering import step_rate
+from ptxgen.lowering.complex_product import ComplexProduct
 from ptxgen.lowering.descriptor_table import grouped
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
@@ -117,6 +118,8 @@ def work(p: KernelProblem, c: Columns, g: FmaGeometry, d: Device) -> Work:
     if perf_grouped.calibrated(p):
         latency = perf_grouped.load_latency(c, path)
     costs = epilogue_costs(p, c, g, d, width_c(p, c))
+    if isinstance(p.algebra, ComplexProduct):  # products of other blocks hide late loads
+        busy = bound(busy, latency / costs["resident"])
     if unstaged.any():
         costs["start"] = np.where(unstaged, perf_costs.GLOBAL_LATENCY / 2, costs["start"])
     if grouped(p):
