@@ -115,15 +115,16 @@ def best(program: Program, arrays: Mapping[str, View], scalars: Mapping[str, flo
     count = _count(output, scalars)
     extents = task_call.extents_of(program, arrays, {})
     first = task_call.first_array(roles, arrays, {})
-    fast = fast_distance(roles) if own.precision == task_call.FAST and extents["k"] else None
-    own = task_call.with_fast_compute(own, roles, extents, first)
-    if fast is not None:
-        own = task_call.with_fast_compute(own, roles, extents, first)
-        views = task_call.with_squares(fast, roles, arrays, own.recording)
-        given = {role: scalars[name] for role, name, _ in roles.scalars}
-        return best(fast.program, views, given, own.with_roles(roles, precision=task_call.EXACT))
     device = _Device.of(first, arrays)
-    call = _Call(program, output, count, arrays, scalars, own, extents, device)
+    call = _Call(program, output, count, arrays, scalars, replace(own, precision=task_call.EXACT), extents, device)
+    if own.precision == task_call.FAST and not call.may_filter:  # candidates of tensor cores take less time than all
+        own = task_call.with_fast_compute(own, roles, extents, first)
+        fast = fast_distance(roles) if extents["k"] else None
+        if fast is not None:
+            views = task_call.with_squares(fast, roles, arrays, own.recording)
+            given = {role: scalars[name] for role, name, _ in roles.scalars}
+            return best(fast.program, views, given, own.with_roles(roles, precision=task_call.EXACT))
+        call = replace(call, own=own)
     with device.ordered(arrays):
         made, width = call.results()
     lists = {name: new_arrays.result_of(x, first.origin) for name, x in made.items()}
@@ -411,7 +412,7 @@ class _Call:
     def _sampled(self, pairs: int) -> int:
         """The size of a sample of ``pairs`` pairs: equal to the number of pairs that its bound is expected to leave. If
         tensor cores filter candidates, it is larger, because each pair that is left costs a product of its own."""
-        more = 8 + self.extents["k"] // 2048 if self._may_filter else 1
+        more = 8 + self.extents["k"] // 2048 if self.may_filter else 1
         return more * math.isqrt(pairs * self.width)
 
     def _bound(self, exact: bool, value: float, i: int = 0, j: int = 0) -> _Bound:
@@ -485,7 +486,7 @@ class _Call:
             else:
                 bound = self._bound_of_rows(own, rows, step, self.element.integer)
             more = ROOM_OF_ROWS if rows >= MANY_ROWS else ROOM
-            if blocks and self._may_filter:
+            if blocks and self.may_filter:
                 more *= ROOM_OF_LIMITS
             room = min(room, more * rows * n * (BLOCKS if blocks else step) // 2 + LEAST_ROOM)
         elif room == rows * self.most and stores_values(self.program):  # the counts are known
@@ -521,7 +522,7 @@ class _Call:
         if step == 1 or self.element.name not in ("f32", "f64") or not stores_values(self.program):
             return 0
         few = 0 < blocks <= MOST_BLOCKS and self.most >= blocks * LEAST_BLOCK and not reads_indices(self.program)
-        steps = RECORD_STEPS * (FILTERED if self._may_filter else 1)
+        steps = RECORD_STEPS * (FILTERED if self.may_filter else 1)
         return blocks if few and self.most * self.extents["k"] <= steps * records else 0
 
     def _bound_of_blocks(self, own: Mapping[str, Part], rows: int, blocks: int) -> _Bound:
@@ -639,12 +640,16 @@ class _Call:
     # ---- lists
 
     @property
-    def _may_filter(self) -> bool:
+    def may_filter(self) -> bool:
         """True if tensor cores may list the candidates of all pairs."""
         m, n, k = (self.extents[axis] for axis in AXES)
         roles = roles_of(listing(self.program, LOOSE))
-        filtered = self.own.algebra and exact_filter.may_pay(roles, m, n, k, self.device.driver.device)
-        return filtered and exact_filter.candidates_of(roles) is not None
+        allowed = self.own.algebra and self.own.compute in ("", "f32")
+        return (
+            allowed
+            and exact_filter.may_pay(roles, m, n, k, self.device.driver.device)
+            and exact_filter.candidates_of(roles) is not None
+        )
 
     @property
     def _has_parts(self) -> bool:
