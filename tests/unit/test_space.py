@@ -709,7 +709,7 @@ def test_explain_accounts_for_every_row(small_axes):
         total += shapes * len(legal | {kg for kg in slices if kg > blocks})
     # f32 in f32, no short side
     cannot = {"mma_dtype": 1, "wgmma_dtype": 1, "skinny_extent": 1, "quantized_mma_weights": 1}
-    cannot["capabilities"] = 10  # strips, transforms over tiles of 2x2 and 4x4, five of a sparse matrix, groups, rows
+    cannot["capabilities"] = 11  # strips, tap products, tiles of 2x2 and 4x4, five of a sparse matrix, groups, rows
     assert {n: counts.pop(n) for n in cannot} == cannot
     assert sum(counts.values()) + len(space.candidates(p, H200)) == total
 
