@@ -490,10 +490,10 @@ class MultistageMainloop(Part):
     @cached_property
     def word(self) -> SumWord:
         """The words that hold sums which other blocks add."""
-        kind = self.acc.ptx_type
-        size = "b64" if kind == "f64" else "b32"
-        inverted = "0x80000000" if kind == "s32" else "-1"
-        return SumWord(size, inverted, kind == "f64", SUMS_IN_FLIGHT * len(self.acc_vectors[0]))
+        ptx_type = self.acc.ptx_type
+        word = "b64" if ptx_type == "f64" else "b32"
+        inverted = "0x80000000" if ptx_type == "s32" else "-1"
+        return SumWord(word, inverted, ptx_type == "f64", SUMS_IN_FLIGHT * len(self.acc_vectors[0]))
 
     @cached_property
     def sum_batches(self) -> list[SumBatch]:
