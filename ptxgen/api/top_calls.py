@@ -117,7 +117,9 @@ def best(program: Program, arrays: Mapping[str, View], scalars: Mapping[str, flo
     first = task_call.first_array(roles, arrays, {})
     device = _Device.of(first, arrays)
     call = _Call(program, output, count, arrays, scalars, replace(own, precision=task_call.EXACT), extents, device)
-    if own.precision == task_call.FAST and not call.may_filter:  # candidates of tensor cores take less time than all
+    direct = call.keeps and all(roles.use(x).dtype == "f32" for x in "AB")
+    # kernels that keep the best values, and candidates of tensor cores, take less time than all products
+    if own.precision == task_call.FAST and not (direct or call.may_filter):
         own = task_call.with_fast_compute(own, roles, extents, first)
         fast = fast_distance(roles) if extents["k"] else None
         if fast is not None:
@@ -437,14 +439,18 @@ class _Call:
 
     # ---- best values of each row or column
 
+    @property
+    def keeps(self) -> bool:
+        """True if the best values are those of each row, and a kernel may keep them."""
+        if not self.output.axis or not 0 < self.n <= MOST_KEPT or self.pairs == 0:
+            return False
+        return keeps_best(keeping(self.program, self.n), self.extents["k"])
+
     def _kept(self) -> _Kept | None:
         """The launch of the kernel that keeps the best values of each row. None: no family has one."""
-        if not self.output.axis or not 0 < self.n <= MOST_KEPT or self.pairs == 0:
+        if not self.keeps:
             return None
-        program = keeping(self.program, self.n)
-        if not keeps_best(program, self.extents["k"]):
-            return None
-        roles = roles_of(program)
+        roles = roles_of(keeping(self.program, self.n))
         m, n = ("i", "j") if self.output.axis == "i" else ("j", "i")
         extents = {"i": self.extents[m], "j": self.extents[n], "k": self.extents["k"]}
         fields = {"algebra": self.own.algebra, "compute": self.own.compute}
