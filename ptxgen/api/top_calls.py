@@ -444,6 +444,8 @@ class _Call:
         """True if the best values are those of each row, and a kernel may keep them."""
         if not self.output.axis or not 0 < self.n <= MOST_KEPT or self.pairs == 0:
             return False
+        if self.extents["k"] >= exact_filter.LEAST_DISTANCE and self.may_filter:  # lists take less time
+            return False
         return keeps_best(keeping(self.program, self.n), self.extents["k"])
 
     def _kept(self) -> _Kept | None:

@@ -17,6 +17,8 @@ from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
 
 LEAST_USED = 0.7  #: least share of the pixels for which a block of a candidate has threads
+#: most products of a pixel by mma.sync; with more, wgmma took half the time on an H200 or less
+MOST_MMA_PRODUCTS = 16
 MOST_LOADED = 128  #: most bytes of a pixel that a candidate loads before it multiplies
 
 
@@ -50,7 +52,7 @@ class TapSpace(CandidateSpace):
         held = c.block_threads * c.thread_pixels
         wide = np.where(c.tap_mma > 0, MMA_VECTOR, widest)
         loads = (c.vec_channel == wide) & (c.u * p.element.bytes <= np.where(c.tap_mma > 0, 2, 1) * MOST_LOADED)
-        loads &= (c.tap_mma == 0) | (c.u % MMA_CHANNELS == 0)
+        loads &= (c.tap_mma == 0) | ((c.u % MMA_CHANNELS == 0) & (products.products <= MOST_MMA_PRODUCTS))
         return c.take(np.flatnonzero((used <= held) & (used >= LEAST_USED * held) & loads))
 
     def variants(self, p: KernelProblem, d: Device) -> list[list[dict[str, int]]]:

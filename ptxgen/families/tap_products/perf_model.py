@@ -37,7 +37,7 @@ def work(p: KernelProblem, c: Columns, g: TapGeometry, d: Device) -> Work:
     issue = warps * np.where(mma, instructions + loads, by_fma) / perf_costs.ISSUE / ISSUED
     products = warps * WARP * c.thread_pixels * g.columns
     math = products / np.where(mma, perf_costs.mma_rate(p, d) if p.element.bytes == 2 else 1, perf_costs.fma_rate(p, d))
-    lines = warps * WARP * c.thread_pixels * p.element.bytes / 32 * LINE_CYCLES * np.where(c.vec_channel == 1, 1, 2)
+    lines = warps * WARP * c.thread_pixels * p.element.bytes / 32 * LINE_CYCLES * np.where(c.vec_channel == 1, 1, 4)
     resident = resident_blocks(c, g, d)
     stored = g.pixels * g.columns / WARP * SUM + c.tile_height * c.tile_width * t.products / WARP * SUM
     return Work.of(
