@@ -27,6 +27,7 @@ from ptxgen.operations.task.baselines.checked import FACTOR, Candidate, TaskBase
 from ptxgen.operations.task.baselines.libraries import load_triton, module_of
 from ptxgen.operations.task.baselines.operands import (
     DEPTH,
+    TILE,
     downloaded,
     on_device,
     padded_arrays,
@@ -92,7 +93,7 @@ def kernel(A, B, S, «arrays»M, N, K, MP, NP, KP, SPLIT, BM: tl.constexpr, BN: 
                 at_b += STEPS * NP
         «elements»
         «value»
-        x = tl.where((j < N)[None, :], «result», «missing»)
+        x = «counted»
         if BY_ELEMENTS:
             «join_elements»
         else:
@@ -221,7 +222,9 @@ def source_of(parts: Parts) -> str:
     elements = states.elements or (("pass",),) * 3
     for name, lines in zip(("start_elements", "join_elements", "of_elements"), elements, strict=True):
         blocks[name] = [line.replace("«type»", value_type) for line in lines]
-    words |= {"missing": states.missing, "states": str(len(states.start)), "finish": states.finish}
+    masked = f"tl.where((j < N)[None, :], {words['result']}, {states.missing})"
+    words["counted"] = words["result"] if parts.problem.n % TILE == 0 else masked
+    words |= {"states": str(len(states.start)), "finish": states.finish}
     return filled(SOURCE, blocks, words | {"precision": _PRECISION.get(parts.problem.compute, "ieee")})
 
 
