@@ -1328,7 +1328,9 @@ def test_text_and_defaults_need_no_conversion() -> None:
     def plain() -> set[str]:
         return {p.name for p in sampler.params if isinstance(getattr(p, "_runtime_param", None), PlainValue)}
 
-    given = sampler.make_context("sampler", ["gemm", "--device", "h200", "--shape", "8,8,8"]).params
+    arguments = ["gemm", "--device", "h200", "--shape", "8,8,8"]
+    assert "lda" not in sampler.make_context("sampler", [*arguments]).params  # no operation has been imported for it
+    given = sampler.make_context("sampler", [*arguments, "--ldb", "9"]).params
     assert (given["operation"], given["device"], given["shape"], given["lda"]) == ("gemm", "h200", ["8,8,8"], None)
     assert {"operation", "device", "shape", "draws", "lda"} <= plain()
     assert sampler.make_context("sampler", ["--draws", "5"]).params["draws"] == 5

@@ -76,7 +76,7 @@ def test_golden_kernels(name):
     assert checked(render(plan_for(parse_problem(problem), parse_config(config), device(where))).text)
 
 
-@pytest.mark.parametrize(("seed", "source"), [(76, "wgmma"), (72, "bf16x3")])
+@pytest.mark.parametrize(("seed", "source"), [(78, "wgmma"), (72, "bf16x3")])
 def test_random_kernels(seed, source):
     texts = [render(plan_for(p, c, H200)).text for p, c in SOURCES[source].cases(seed, 24, H200, limit=700)]
     assert all(checked(text) for text in texts)

@@ -351,7 +351,9 @@ def _epilogue_regs(p: KernelProblem, c: Any, accumulators: Any, moves: Any) -> A
     if scatters:
         terms.append(where(via_smem & transposed & (accumulators >= 176), 8, 0))
         if p.vectors[2] == 1:  # words and single elements of rows that begin at any element
-            terms.append(where(via_smem & (c.epilogue_subtiles > 1) & (accumulators >= 128), 8, 0))
+            subtiles = via_smem & (c.epilogue_subtiles > 1)
+            terms.append(where(subtiles & (accumulators >= 128), 8, 0))
+            terms.append(where(subtiles & transposed & (c.persistent == 1) & wide, 26, 0))
     if np.any(phased):
         terms.append(where(via_smem & phased & (c.interleave_phases == 0), located, 0))
     if p.output.bytes == 1:
