@@ -27,6 +27,7 @@ TEMPLATES = ROOT / "templates"
 #: source -> plans a round, where few of them use one of the templates; OTHER of any other source
 ROUND = {
     "conv_depthwise": 40,
+    "resident_rows": 6,
     "conv_tap_products": 6,
     "conv_wgmma": 16,
     "conv_wgmma_phased": 12,
