@@ -545,6 +545,8 @@ class _Call:
     def _limits_of_blocks(self, values: _Memory, own: Mapping[str, Part], blocks: int) -> bool:
         """Writes a limit for each block and row. False: it writes nothing, as tensor cores cannot compute the
         limits."""
+        if not self.may_filter:
+            return False
         on, stream = self.device.driver, self.device.stream
         extents = {**self.extents, **{axis: x.count for axis, x in own.items()}}
         fields = {"algebra": self.own.algebra, "compute": self.own.compute}
