@@ -28,21 +28,27 @@
 </%def>
 
 <%def name="take_row(group, row)">
+<% best, bound = plan.taken.best[row.row], plan.taken.bound[row.row] %>\
     {
 ${values.declare(row.values.taken)}\
 ${values.compute(row.sums, "", (row.index, 0), ("%own_column", 0), row.values.taken)}\
-% for line in plan.taken.best_lines[row.row]:
-    ${line}
+    mov.f32 ${best}, ${plan.taken.first_value};
+% for value in plan.taken.later_values:
+    ${plan.taken.best_operation} ${best}, ${best}, ${value};
 % endfor
     }
-    ${plan.taken.joins[row.row]}
+% if row.row:
+    setp.${plan.taken.precedes}.or.f32 %p, ${best}, ${bound}, %p;
+% else:
+    setp.${plan.taken.precedes}.f32 %p, ${best}, ${bound};
+% endif
 </%def>
 
 <%def name="take(group)">
     vote.sync.any.pred %p, %p, 0xffffffff;
     @!%p bra.uni ${group.prefix}KEPT;
 % for row in group.rows:
-    ${plan.taken.reaches[row.row]}
+    setp.${plan.taken.precedes}.f32 %p, ${plan.taken.best[row.row]}, ${plan.taken.bound[row.row]};
     vote.sync.any.pred %p, %p, 0xffffffff;
     @!%p bra.uni ${group.prefix}KEPT${row.row};
 ${keep(row)}\

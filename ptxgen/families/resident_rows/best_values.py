@@ -105,30 +105,22 @@ class BestValues(Part):
     # ---- instructions
 
     @property
-    def best_lines(self) -> list[list[str]]:
-        """For each row, the instructions that compute the best of the values of a lane. NaN is greater than numbers."""
-        instruction = "max.NaN.f32" if self.greatest else "min.f32"
-        first, *others = self.values
-        return [
-            [f"mov.f32 {best}, {first};", *(f"{instruction} {best}, {best}, {x};" for x in others)]
-            for best in self.best.all
-        ]
+    def best_operation(self) -> str:
+        """The instruction that gives the best of two values. NaN is greater than numbers."""
+        return "max.NaN.f32" if self.greatest else "min.f32"
 
     @property
-    def reaches(self) -> list[str]:
-        """For each row, the instruction that sets %p if a value may precede the last of the best ones."""
-        rows = zip(self.best.all, self.bound.all, strict=True)
-        return [f"setp.{self._precedes}.f32 %p, {best}, {bound};" for best, bound in rows]
-
-    @property
-    def joins(self) -> list[str]:
-        """The instructions ``reaches``; %p stays true if an earlier row set it."""
-        first, *others = zip(self.reaches, self.best.all, self.bound.all, strict=True)
-        return [first[0], *(f"setp.{self._precedes}.or.f32 %p, {best}, {bound}, %p;" for _, best, bound in others)]
-
-    @property
-    def _precedes(self) -> str:
+    def precedes(self) -> str:
+        """The comparison of a value with the last of the best ones that holds if the value may precede it."""
         return "gtu" if self.greatest else "ltu"
+
+    @property
+    def first_value(self) -> str:
+        return self.values[0]
+
+    @property
+    def later_values(self) -> tuple[str, ...]:
+        return self.values[1:]
 
     @property
     def register_table(self) -> list[tuple[Tile, str]]:
