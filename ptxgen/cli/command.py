@@ -290,10 +290,14 @@ class GroupedCommand(TyperCommand):
         """Parses the arguments. A command line without further options is parsed without the options of
         ``more_options``, for which all operations would be imported."""
         known = {option for p in self._params for option in (*p.opts, *p.secondary_opts)}
-        if not self._more:
-            given = (word.partition("=")[0] for word in args if word.startswith("-"))
-            self._more = [] if known.issuperset(given) else None
-        return super().parse_args(ctx, args)
+        given = (word.partition("=")[0] for word in args if word.startswith("-"))
+        if self._more is not None or not known.issuperset(given):
+            return super().parse_args(ctx, args)
+        self._more = []
+        try:
+            return super().parse_args(ctx, args)
+        finally:
+            self._more = None
 
     @property
     def params(self) -> list[Any]:

@@ -194,6 +194,8 @@ def test_missing_package_is_named() -> None:
 
 
 def test_commands_on_problems_take_the_same_options() -> None:
+    for name in ON_PROBLEMS:  # a command line of gemm is parsed without the options of other operations
+        command.parser().commands[name].make_context(name, ["--shape", "64,64,64"])
     shared = {f.name for f in fields(options.Target)} - {"own"} | set(options.Target.more_options())
     assert {"operation", "shape", "suite", "shapes_file", "layout", "dtype", "device", "json", "database"} <= shared
     first = options_of("select")
