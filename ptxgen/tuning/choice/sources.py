@@ -211,7 +211,8 @@ class Ranking:
             ranked = _fitted(request, ranked) or ranked
         known = [] if request.rank_only else _nearest_seeds(request)
         predicted = model.predict(problem, Columns.of([c.config for c in known]), search.scale) if known else ()
-        scaled = [c._replace(us=float(us)) for c, us in zip(known, predicted, strict=True)]
+        ranked_us = {c.config: c.us for c in ranked}  # equal predictions, so that a seed precedes itself in the ranking
+        scaled = [c._replace(us=ranked_us.get(c.config, float(us))) for c, us in zip(known, predicted, strict=True)]
         every = [*scaled, *ranked]
         return [every[i] for i in order_of_choices(request.lowered, [(c.config, c.us) for c in every], device)]
 
