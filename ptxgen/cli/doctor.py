@@ -33,6 +33,7 @@ PACKAGES: tuple[tuple[str, str | None, str], ...] = (
     ("xgboost-cpu", "", "the model"),
     ("platformdirs", "", "locations of files"),
     ("rich", "", "progress bars"),
+    ("threadpoolctl", "", "one thread for small products"),
     ("typer", "", "the command line"),
     ("cuda-bindings", "cuda", "tensor maps and graphs; the driver for NVIDIA GPUs where PyCUDA is not installed"),
     ("nvidia-cuda-nvcc", "cuda", "ptxas"),

@@ -7,6 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from threadpoolctl import ThreadpoolController
 
 from ptxgen.tuning.model import ranking_network
 from ptxgen.tuning.model.ranking_network import RankingNetwork, combined, loss, loss_slope
@@ -100,6 +101,25 @@ def test_half_of_a_prediction_is_the_networks() -> None:
     x, trees = random_problems(3, seed=5)[0], np.zeros(60, np.float32)
     assert combined(trees, None, x) is trees
     assert np.allclose(combined(trees, network, x), network.predict(x) / 2)
+
+
+@pytest.mark.parametrize(("rows", "threads"), [(200, 1), (2000, 2)])
+def test_few_rows_are_predicted_by_one_thread(rows: int, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    controller, used = ThreadpoolController().select(user_api="blas"), []
+    compute = ranking_network._activations
+
+    def recorded(network: RankingNetwork, x: ranking_network.Floats) -> list[ranking_network.Floats]:
+        used.extend(each["num_threads"] for each in controller.info())
+        return compute(network, x)
+
+    monkeypatch.setattr(ranking_network, "_activations", recorded)
+    x = np.ones((rows, 3), np.float32)
+    layer = np.ones((3, 1), np.float32)
+    network = RankingNetwork(x[0] * 0, x[0], (layer,), (np.zeros(1, np.float32),))
+    with controller.limit(limits=2):
+        assert network.predict(x).tolist() == [3.0] * rows
+        assert {each["num_threads"] for each in controller.info()} == {2}
+    assert {*used} == {threads}
 
 
 def test_its_form_in_a_file() -> None:

@@ -33,6 +33,7 @@ MOMENTS, TINY = (0.9, 0.999), 1e-8  #: Adam's decay rates and epsilon
 LISTWISE, LEVEL = 0.1, 0.05
 SHARPNESS = 12.0  #: a configuration's chance to be the best is 2 to the power of 1.44 · SHARPNESS · log2(best / time)
 SEED = 11
+ROWS_OF_A_CHOICE = 1024  #: up to so many rows are predicted by one thread
 LAYERS_MOST, WIDTH_MOST = 8, 4096
 #: trained weights are multiples of WEIGHT_STEP, so that files are small: a fortieth of their standard deviation
 WEIGHT_STEP, WEIGHT_MOST = 2.0**-9, 16.0
@@ -50,7 +51,12 @@ class RankingNetwork:
 
     def predict(self, x: Floats) -> Floats:
         """log2 of (time / baseline) for each row of features."""
-        return _activations(self, self.scaled(x))[-1][:, 0]
+        if len(x) > ROWS_OF_A_CHOICE:
+            return _activations(self, self.scaled(x))[-1][:, 0]
+        from ptxgen.tuning.model.blas_threads import one_thread  # it takes 10 ms to import
+
+        with one_thread():
+            return _activations(self, self.scaled(x))[-1][:, 0]
 
     def scaled(self, x: Floats) -> Floats:
         """The features as the first layer reads them: normalised and clipped."""
