@@ -207,13 +207,17 @@ class Checks(Tensors):
         ("name", "activation", "shapes", "options"),
         [
             ("conv2d", "gelu", ((2, 4, 5, 4), (6, 2, 3, 2), (6,)), {"stride": 2, "padding": 1, "groups": 2}),
+            ("conv2d", "swiglu", ((2, 4, 5, 4), (8, 2, 3, 2), (8,)), {"stride": 2, "padding": 1, "groups": 2}),
+            ("conv1d", "x*sigmoid(2*x)*(up+1)", ((3, 5), (4, 3, 2), (4,)), {"padding": "same"}),
             ("conv_transpose1d", "x*sigmoid(2*x)", ((3, 4), (3, 2, 3), (2,)), {"stride": 2}),
         ],
     )
     def test_convolutions_with_an_activation(self, name, activation, shapes, options, monkeypatch):
         """Results, first and second derivatives in float64, of products and of the operator with the activation, whose
         gradient graphs may ask for; in float16 the kernel computes the activation."""
-        theirs = ACTIVATIONS.get(activation, lambda s: s * torch.sigmoid(2 * s))
+        of_rows = ACTIVATIONS.get(activation, lambda s: s * torch.sigmoid(2 * s))
+        axis = 1 - len(shapes[1])  # of channels
+        theirs = lambda s: of_rows(s.movedim(axis, -1)).movedim(-1, axis)  # noqa: E731
         ours, stock = getattr(pt, name), THEIRS[name]
         given = [x / 4 for x in self.tensors(shapes)]
         step = lambda *a: ours(*a, **options, activation=activation)  # noqa: E731
@@ -236,6 +240,25 @@ class Checks(Tensors):
             y = step(*half)
             torch.testing.assert_close(y.double(), wanted[0], rtol=4e-3, atol=4e-3)
 
+    @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+    def test_gated_convolutions_keep_the_memory_format(self, dtype, monkeypatch):
+        """Kernels, and PyTorch where gradients are recorded and for float32, keep the format; so do compiled calls."""
+        images, filters = (x.to(dtype) for x in self.tensors(((2, 3, 4, 5), (4, 3, 3, 3))))
+        step = lambda x, w: pt.conv2d(x, w, padding=1, activation="geglu")  # noqa: E731
+        sums = functional.conv2d(images.double(), filters.double(), padding=1)
+        wanted = functional.gelu(sums[:, ::2], approximate="tanh") * sums[:, 1::2]
+        compiled = torch.compile(step, backend="aot_eager", fullgraph=True)
+        if dtype is not torch.float32:
+            monkeypatch.setattr(conv, "_conv", None)  # the kernel computes the activation
+        for form in (torch.contiguous_format, torch.channels_last):
+            x = images.contiguous(memory_format=form)
+            results = [step(x, filters), compiled(x, filters)]
+            if dtype is torch.float32:
+                results += [step(x, filters.clone().requires_grad_()), compiled(x, filters.clone().requires_grad_())]
+            for y in results:
+                assert y.is_contiguous(memory_format=form)
+                torch.testing.assert_close(y.double(), wanted, rtol=1e-2, atol=1e-2)
+
     @pytest.mark.parametrize("activation", ["swiglu", "sigmoid"])
     def test_groups_with_an_activation(self, activation, monkeypatch):
         given = [x / 2 for x in self.tensors(((3, 4), (2, 6), (4, 6), (6, 2)))]
@@ -252,18 +275,34 @@ class Checks(Tensors):
         with pytest.raises(ShapeError, match=r"b\[0\] has 5 columns; a gated activation takes an even number"):
             pt.gemm_grouped([given[0]], [given[2][:, :5]], activation="swiglu")
 
+    @pytest.mark.parametrize("dtype", [torch.float16, torch.float64])
+    def test_gated_activations_take_pairs_of_filters_of_convolutions(self, dtype):
+        """Operators, which graphs call, have the same rules as functions."""
+        images, filters = (x.to(dtype) for x in self.tensors(((1, 6, 4, 4), (6, 3, 3, 3))))
+        geometry, ops = ([1, 1], [0] * 4, [1, 1], 2, "swiglu"), torch.ops.ptxgen
+        for call in (
+            lambda: pt.conv2d(images, filters, groups=2, activation="swiglu"),
+            lambda: ops.conv_activation(images, filters, None, *geometry),
+        ):
+            with pytest.raises(ShapeError, match="weight has 6 filters and groups is 2; a gated activation takes an"):
+                call()
+        for call in (
+            lambda: pt.conv_transpose2d(images, filters, groups=2, activation="swiglu"),
+            lambda: ops.conv_input_grad_activation(images, filters, None, [1, 6, 6, 6], *geometry),
+        ):
+            with pytest.raises(InputError, match="activation is 'swiglu', a gated activation, which takes two sums"):
+                call()
+
     @pytest.mark.parametrize("name", ["conv2d", "conv_transpose2d"])
-    def test_edges_of_activations_of_convolutions(self, name):
-        """Neither do the operators, which graphs call. Without channels the result is the activation of the bias."""
-        images, filters = self.tensors(((1, 2, 4, 4), (2, 2, 3, 3)))
-        with pytest.raises(InputError, match="activation is 'swiglu', a gated activation"):
-            getattr(pt, name)(images, filters, activation="swiglu")
-        with pytest.raises(InputError, match="activation is 'swiglu', a gated activation"):
-            torch.ops.ptxgen.conv_activation(images, filters, None, [1, 1], [0] * 4, [1, 1], 1, "swiglu")
+    def test_activations_of_convolutions_without_channels(self, name):
+        """The result is the activation of the bias."""
         bias = self.integers(2, dtype=torch.float32)
         shape = (0, 2, 1, 1) if "transpose" in name else (2, 0, 1, 1)
         y = getattr(pt, name)(bias.new_empty(1, 0, 1, 1), bias.new_empty(shape), bias, activation="sigmoid")
         assert torch.equal(y.flatten(), torch.sigmoid(bias))
+        if name == "conv2d":
+            y = pt.conv2d(bias.new_empty(1, 0, 1, 1), bias.new_empty(shape), bias, activation="x*up")
+            assert torch.equal(y.flatten(), bias[:1] * bias[1:])
 
     @pytest.mark.parametrize(
         ("activation", "error", "words"),
@@ -447,7 +486,9 @@ class Checks(Tensors):
                 ((1, 2, 4, 4), (2, 2, 3, 3), (2,)),
                 ([1, 2, 4, 4], [1, 1], [1, 1, 1, 1], [1, 1], 1, "relu"),
             ),
-            ("activation", ((3, 4),), ("x*up",)),
+            ("conv_activation", ((1, 2, 4, 3), (4, 2, 3, 3), (4,)), ([2, 1], [1, 1, 0, 1], [1, 1], 1, "swiglu")),
+            ("activation", ((3, 4),), ("x*up", -1)),
+            ("activation", ((1, 4, 2, 3),), ("geglu", 1)),
             ("gemm_jagged", ((4, 2), (2, 2, 3)), ("offsets",)),
             ("linear_activation", ((3, 2), (4, 2), (4,)), ("swiglu", True)),
             ("gemm_jagged_activation", ((4, 2), (2, 2, 4)), ("offsets", "sigmoid", True)),

@@ -100,9 +100,10 @@ def conv2d(
     axis; ``same``: ceil(extent / stride) results, with the odd pixel at the end; ``valid``: no padding. ``bias``: K
     elements (one per filter) of the result's dtype, float32 for 8-bit results. ``residual``: shape and dtype of the
     result. ``activation``: as for ``gemm``; relu_grad gives 0 where ``aux``, an array like the residual, is at most 0,
-    and the sum elsewhere. ``vendor``: auto: cuDNN computes the convolution if it is measured or predicted to be faster;
-    never: ptxgen does; None: the value of ``PTXGEN_VENDOR``. Dtypes, ``out``, ``compute``, ``deterministic``,
-    ``workspace``, devices and streams: as for ``gemm``.
+    and the sum elsewhere. A gated activation takes the filters of a group in pairs, a gate and a value in turn: results
+    are float16 or bfloat16 and have K/2 channels. ``vendor``: auto: cuDNN computes the convolution if it is measured or
+    predicted to be faster; never: ptxgen does; None: the value of ``PTXGEN_VENDOR``. Dtypes, ``out``, ``compute``,
+    ``deterministic``, ``workspace``, devices and streams: as for ``gemm``.
 
     3x3 filters with stride 1, and both gradients, may be computed in f32 by Winograd's algorithm. If all data are of
     one order of magnitude, its errors are at most three times those of direct sums, but a NaN or an infinity also makes
@@ -207,8 +208,8 @@ def conv_transpose2d(
     output_padding pixels. ``output_padding``: one integer, or (height, width), smaller than stride plus the padding at
     the end; pixels that no tap reaches are bias + residual. ``filter_layout`` names the axes of filters as for
     ``conv2d``, but K is the number of channels of ``images``, and C the number of channels of the result per group.
-    ``padding``: numbers, as for ``conv2d``. ``bias``: one element per channel of the result. Other arguments, dtypes
-    and errors: as for ``conv2d``.
+    ``padding``: numbers, as for ``conv2d``. ``bias``: one element per channel of the result. ``activation``: not a
+    gated one. Other arguments, dtypes and errors: as for ``conv2d``.
     """
     arguments = (2, stride, padding, dilation, groups, layout, filter_layout, output_padding, exact_nonfinite)
     epilogue = bias, residual, aux
@@ -737,14 +738,15 @@ def _epilogue_args(
     arguments: ConvArguments, problem: Conv, result_role: str, epilogue: Epilogue, out: View
 ) -> dict[str, View]:
     """The epilogue operands by name. ShapeError, DtypeError, InputError: an operand does not match the problem."""
-    operands, channels = {}, problem.result_channels
+    operands, channels = {}, problem.sum_channels
     for name, x in zip(EPILOGUE_NAMES, epilogue, strict=True):
         if x is None:
             continue
         want = (channels,) if name == "bias" else out.shape
         v = tensor(x, name)
         if v.shape != want:
-            rule = "one per channel of the result" if name == "bias" else "like the result"
+            of_bias = "one per filter" if problem.direction == "forward" else "one per channel of the result"
+            rule = of_bias if name == "bias" else "like the result"
             raise ShapeError(f"{name} has shape {v.shape}; it must have {want}, {rule}")
         if v.dtype is not (element := problem.epilogue_operand_dtype(name)):
             raise DtypeError(f"{name} is {v.dtype}; it must be {element} for results of {out.dtype}")

@@ -354,8 +354,13 @@ class ProblemBase:
 
     @property
     def gated(self) -> bool:
-        """True if the epilogue makes each element of C from the sums of two adjacent columns."""
+        """True if the epilogue makes each element of C from two adjacent sums."""
         return any(epilogue_op(name).gated for name in self.epilogue_ops)
+
+    @property
+    def pair_axis(self) -> int:
+        """The axis of C along which a gated activation takes pairs of sums."""
+        return -1
 
     @property
     def epilogue_ops(self) -> tuple[str, ...]:

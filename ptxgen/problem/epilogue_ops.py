@@ -446,9 +446,10 @@ for _name, _slope in (
 
 
 def _gated(name: str, value: Callable[[Node], Node], meaning: str) -> EpilogueOp:
-    """A gated activation: ``value`` of the sum of each even column, times the sum of the next column."""
+    """A gated activation: ``value`` of every other sum, times the next sum."""
     step = EpilogueStep(lambda x, up: _times(value(x), up), "", NEIGHBOUR)
-    return EpilogueOp(name, ACTIVATION, (step,), f"{meaning} of each even column of B, times the next column", None)
+    meaning = f"{meaning} of the sum of every other column of B, or filter, times the sum of the next one"
+    return EpilogueOp(name, ACTIVATION, (step,), meaning, None)
 
 
 _own(_gated("swiglu", _silu, "SiLU"))

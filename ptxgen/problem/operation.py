@@ -278,7 +278,7 @@ class Operation:
     - ``separate(problem)``: the problems of the single outputs, by name of the output; commands show a row for each.
       None: every problem has one output.
     - ``plain(problem)``: the problem with the same loop over K that stores its sums unchanged; ``problem`` itself if it
-      does so. None: it is the problem without epilogue operations.
+      does so, or if no problem does. None: it is the problem without epilogue operations.
     """
 
     problem: type[ProblemBase]

@@ -122,7 +122,7 @@ class Reference:
     def part(self, at: tuple[slice, ...]) -> Reference:
         """The reference of the region ``at`` of the result."""
         variables = {name: x[at] for name, x in self.variables.items()}
-        return Reference(self.problem, self.exact[at], self.scale[at], variables)
+        return Reference(self.problem, self.exact[at], self.scale[slices_of_sums(self.problem, at)], variables)
 
     @property
     def rounded(self) -> Array:
@@ -164,7 +164,7 @@ class Reference:
         values = dict(self.variables)
         for step in op.steps:
             root = step.expression(self.problem.epilogue_dtype.name)
-            errors = {"x": error[..., ::2], "operand": error[..., 1::2]} if op.gated else {"x": error}
+            errors = _pairs(self.problem, error) if op.gated else {"x": error}
             own, passed = (with_errors([root], values, given)[0] for given in ({}, errors))
             exact = evaluate(step.expression("f64"), values)  # of numbers that are not rounded to the type
             error = FACTOR * own[1] + passed[1] + np.abs(np.where(np.isfinite(exact), exact - own[0], 0.0))
@@ -190,7 +190,7 @@ def reference(
     None: all; with a region, ``arrays`` has that region of C.
     """
     operation = operation_of(p)
-    at = operation.slices(p, box)
+    at = slices_of_sums(p, operation.slices(p, box))
     epilogue = {
         name: _broadcast_region(arrays[name].reshape(p.broadcast_shapes[name][1]), at).astype(np.float64)
         for name in p.epilogue_operands
@@ -202,21 +202,39 @@ def reference(
         operations = [epilogue_op(name) for name in p.epilogue_ops]
         for op in operations:
             if op.place == SCALE:
-                exact, scale = _applied(op, exact, scale, epilogue)
+                exact, scale = _applied(p, op, exact, scale, epilogue)
         if beta != 0:
             term = beta * wide(arrays["C"])
             exact, scale = exact + term, scale + np.abs(term)
         variables: dict[str, Array] = {}
         for op in operations:
             if op.gated:
-                variables = {"x": exact[..., ::2], "operand": exact[..., 1::2]}
+                variables = _pairs(p, exact)
             elif op.slope is None:
                 variables = {"x": exact, **({"operand": _at_rows(epilogue["aux"], exact)} if op.arrays else {})}
             if op.place not in (SCALE, STORE):
-                exact, scale = _applied(op, exact, scale, epilogue)
+                exact, scale = _applied(p, op, exact, scale, epilogue)
         if p.output.saturates and not p.epilogue_dtype.integer:
             exact = np.clip(exact, p.output.least, p.output.largest)
     return Reference(p, exact, scale, variables)
+
+
+def _pairs(p: Problem, sums: Array) -> dict[str, Array]:
+    """The variables of a gated activation: ``x``, every other element of ``sums`` along the axis of pairs, and
+    ``operand``, the elements between them."""
+    last = np.moveaxis(sums, p.pair_axis, -1)
+    return {name: np.moveaxis(last[..., n::2], -1, p.pair_axis) for n, name in enumerate(("x", "operand"))}
+
+
+def slices_of_sums(p: Problem, at: tuple[slice, ...]) -> tuple[slice, ...]:
+    """The slices of the sums from which a gated activation makes the region ``at`` of the result; ``at`` without such
+    an activation."""
+    if not (p.gated and at):
+        return at
+    slices = list(at)
+    pairs = slices[p.pair_axis]
+    slices[p.pair_axis] = slice(2 * pairs.start, 2 * pairs.stop)
+    return tuple(slices)
 
 
 def _at_rows(operand: Array, result: Array) -> Array:
@@ -229,13 +247,14 @@ def _broadcast_region(x: Array, at: tuple[slice, ...]) -> Array:
     return x[tuple(s if n > 1 else slice(None) for n, s in zip(x.shape, at, strict=False))]
 
 
-def _applied(op: EpilogueOp, exact: Array, scale: Array, arrays: Mapping[str, Array]) -> tuple[Array, Array]:
+def _applied(
+    p: Problem, op: EpilogueOp, exact: Array, scale: Array, arrays: Mapping[str, Array]
+) -> tuple[Array, Array]:
     """Applies an epilogue operation to ``exact``, and to ``scale``, the magnitudes that errors are relative to. The
     magnitude after an activation of the sum alone is that of its argument; other operations add and multiply
     magnitudes."""
     if op.gated:
-        values = {"x": exact[..., ::2], "operand": exact[..., 1::2]}
-        return np.asarray(evaluate(op.steps[0].expression("f64"), values)), scale
+        return np.asarray(evaluate(op.steps[0].expression("f64"), _pairs(p, exact))), scale
     for step in op.steps:
         values = {"x": exact}
         magnitudes: dict[str, Any] = {"x": scale}
@@ -334,7 +353,7 @@ def compare(result: Array, ref: Reference) -> Deviation:
         error = np.where(same, 0.0, np.abs(got - exact))
         ratio = np.where(same | (np.isinf(allowed) & np.isfinite(exact)), 0.0, error / allowed)
         ratio = np.where(np.isnan(ratio), np.inf, ratio)
-        scale = np.maximum(scale[..., ::2], scale[..., 1::2]) if p.gated else scale
+        scale = np.maximum(*_pairs(p, scale).values()) if p.gated else scale
         unit = p.accumulator.roundoff * max(p.reduction, 1) ** 0.5 * scale
         worst = np.nanmax(np.where(error > 0, error / np.where(unit > 0, unit, np.inf), 0.0))
     flat = int(np.argmax(ratio))

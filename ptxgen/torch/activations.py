@@ -19,6 +19,7 @@ from ptxgen.expr.node import Node, constant, substituted, variable
 from ptxgen.expr.python_text import TORCH, PythonText
 from ptxgen.problem.dtypes import HALVES, canonical
 from ptxgen.problem.epilogue_ops import epilogue_op
+from ptxgen.torch.memory_formats import in_memory_format, memory_format
 from ptxgen.torch.operator import Operator, loop_over_batch
 
 _aten: Any = torch.ops.aten
@@ -71,7 +72,7 @@ is_gated: Callable[[str], bool] = assume_constant_result(_is_gated)
 
 
 def given_elementwise(activation: Any) -> str:
-    """``given`` for a convolution, whose activation takes one sum. InputError: it takes two."""
+    """``given`` for a transposed convolution, whose activation takes one sum. InputError: it takes two."""
     return require_elementwise(given(activation))
 
 
@@ -79,8 +80,8 @@ def require_elementwise(text: str) -> str:
     """The activation. InputError: it is gated."""
     if is_gated(text):
         raise InputError(
-            f"activation is {text!r}, a gated activation, which takes two adjacent columns of a product; that of a"
-            " convolution must be of x alone"
+            f"activation is {text!r}, a gated activation, which takes two sums; that of a transposed convolution must"
+            " be of x alone"
         )
     return text
 
@@ -156,38 +157,53 @@ def has_kernel(text: str, dtype: torch.dtype) -> bool:
     return op.computes("f64" if name == "f64" else "f32") and (not op.gated or name in HALVES)
 
 
-def value(text: str, sums: Tensor) -> Tensor:
-    """The activation of ``sums``, a new tensor. Arithmetic is float64 for float64, else float32."""
+def value(text: str, sums: Tensor, axis: int = -1) -> Tensor:
+    """The activation of ``sums``, a new tensor. ``axis``: that of the pairs of sums of a gated activation, whose result
+    has the memory format of ``sums``. Arithmetic is float64 for float64, else float32."""
     if text in _NAMED:
         return _NAMED[text][0](sums)
     if text in _GATES:
-        return _NAMED[_GATES[text]][0](sums[..., ::2]) * sums[..., 1::2]
-    [result] = _value(text, _type(sums))(*_operands(text, sums))
-    return result.to(sums.dtype) if result.dtype is not sums.dtype else result.clone()
+        gate, up = _pairs(sums, axis)
+        return in_memory_format(_NAMED[_GATES[text]][0](gate) * up, memory_format(sums))
+    [result] = _value(text, _type(sums))(*_operands(text, sums, axis))
+    result = result.to(sums.dtype) if result.dtype is not sums.dtype else result.clone()
+    return in_memory_format(result, memory_format(sums)) if epilogue_op(text).gated else result
 
 
-def gradient(text: str, grad: Tensor, sums: Tensor) -> Tensor:
-    """The gradient of ``sums`` for ``grad``, that of their activation. TaskError: an operator of the activation has no
-    derivative."""
+def gradient(text: str, grad: Tensor, sums: Tensor, axis: int = -1) -> Tensor:
+    """The gradient of ``sums`` for ``grad``, that of their activation. ``axis``: as for ``value``. TaskError: an
+    operator of the activation has no derivative."""
     if text in _NAMED:
         return _NAMED[text][1](grad, sums)
     if text in _GATES:
         of_value, of_gradient = _NAMED[_GATES[text]]
-        gate, up = sums[..., ::2], sums[..., 1::2]
-        return torch.stack((of_gradient(grad * up, gate), grad * of_value(gate)), -1).flatten(-2)
-    slopes = _slopes(text, _type(sums))(*_operands(text, sums))
+        gate, up = _pairs(sums, axis)
+        return _joined([of_gradient(grad * up, gate), grad * of_value(gate)], axis)
+    slopes = _slopes(text, _type(sums))(*_operands(text, sums, axis))
     parts = [(grad * slope).to(sums.dtype) for slope in slopes]
-    return torch.stack(parts, -1).flatten(-2) if epilogue_op(text).gated else parts[0]
+    return _joined(parts, axis) if epilogue_op(text).gated else parts[0]
+
+
+def _pairs(x: Tensor, axis: int) -> tuple[Tensor, Tensor]:
+    """Every other element along an axis, the gates, and the elements between them."""
+    before = (slice(None),) * (axis % x.dim())
+    return x[(*before, slice(None, None, 2))], x[(*before, slice(1, None, 2))]
+
+
+def _joined(parts: Sequence[Tensor], axis: int) -> Tensor:
+    """The inverse of ``_pairs``."""
+    axis %= parts[0].dim()
+    return torch.stack(tuple(parts), axis + 1).flatten(axis, axis + 1)
 
 
 def _type(x: Tensor) -> str:
     return "f64" if x.dtype is torch.float64 else "f32"
 
 
-def _operands(text: str, sums: Tensor) -> tuple[Tensor, Tensor]:
+def _operands(text: str, sums: Tensor, axis: int) -> tuple[Tensor, Tensor]:
     """The variables ``x`` and ``up`` of an activation, in the type of its arithmetic."""
     wide = sums.to(torch.float64 if _type(sums) == "f64" else torch.float32)
-    return (wide[..., ::2], wide[..., 1::2]) if epilogue_op(text).gated else (wide, wide)
+    return _pairs(wide, axis) if epilogue_op(text).gated else (wide, wide)
 
 
 @functools.cache
@@ -227,36 +243,38 @@ def _function(roots: Sequence[Node], type: str) -> Callable[[Tensor, Tensor], li
 # ---- the activation of results, where a kernel does not compute it
 
 
-def _kernel(sums: Tensor, activation: str) -> Tensor:
+def _kernel(sums: Tensor, activation: str, axis: int) -> Tensor:
     text = checked(activation)
-    columns(sums.shape[-1], text)
-    result = value(text, sums)
-    return result.contiguous() if is_gated(text) else result
+    columns(sums.shape[axis], text)
+    return value(text, sums, axis)
 
 
-def _fake(sums: Tensor, activation: str) -> Tensor:
+def _fake(sums: Tensor, activation: str, axis: int) -> Tensor:
     text = checked(activation)
     if not is_gated(text):
         return torch.empty_like(sums)
-    return sums.new_empty((*sums.shape[:-1], columns(sums.shape[-1], text)))
+    shape = list(sums.shape)
+    shape[axis] = columns(shape[axis], text)
+    return torch.empty(shape, dtype=sums.dtype, device=sums.device, memory_format=memory_format(sums))
 
 
 def _save_sums(ctx: Any, inputs: Any, output: Any) -> None:
-    sums, ctx.activation = inputs
+    sums, ctx.activation, ctx.axis = inputs
     ctx.save_for_backward(sums)
 
 
-def _backward_of_sums(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-    return gradient(checked(ctx.activation), grad, *ctx.saved_tensors), None
+def _backward_of_sums(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+    (sums,) = ctx.saved_tensors
+    return gradient(checked(ctx.activation), grad, sums, ctx.axis), None, None
 
 
-def _batch(info: Any, dims: tuple[Any, ...], sums: Tensor, activation: str) -> tuple[Tensor, int]:
-    result: Tensor = ACTIVATION(sums.movedim(dims[0], 0), activation)
+def _batch(info: Any, dims: tuple[Any, ...], sums: Tensor, activation: str, axis: int) -> tuple[Tensor, int]:
+    result: Tensor = ACTIVATION(sums.movedim(dims[0], 0), activation, axis + (axis >= 0))
     return result, 0
 
 
 ACTIVATION = Operator(
-    "activation(Tensor sums, str activation) -> Tensor",
+    "activation(Tensor sums, str activation, int axis) -> Tensor",
     1,
     _kernel,
     _fake,

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from itertools import pairwise
 from operator import index
 from typing import Any
 
@@ -23,6 +22,7 @@ from ptxgen.errors import InputError, ShapeError
 from ptxgen.torch import activations, launching
 from ptxgen.torch.backward_step import BackwardStep
 from ptxgen.torch.launching import allocation, check_dense, check_operands, key_of
+from ptxgen.torch.memory_formats import in_memory_format, memory_format
 from ptxgen.torch.operator import Operator, is_legacy_batched
 from ptxgen.torch.products import to_front
 
@@ -30,6 +30,7 @@ Shape = tuple[int, ...]
 #: stride, (begin, end) of the padding of each axis, dilation, groups
 Geometry = tuple[Shape, Shape, Shape, int]
 PerAxis = int | Sequence[int]
+CHANNELS = 1  #: the axis of channels
 
 
 def conv1d(
@@ -66,8 +67,10 @@ def conv2d(
     bfloat16, float32 and float64; tensors on the CPU are computed by the emulated device. float32 is multiplied as TF32
     if ``torch.backends.cudnn`` allows it.
 
-    ``activation``: as for ``linear``, of ``x`` alone. The kernel computes it; PyTorch does if a gradient is recorded,
-    and for float64 where PTX lacks the functions.
+    ``activation``: as for ``linear``. A gated one (swiglu, geglu, or an expression of ``x`` and ``up``) takes the
+    filters of a group in pairs, a gate and a value in turn: the result has K/2 channels. The kernel computes the
+    activation; PyTorch does if a gradient is recorded, for float64 where PTX lacks the functions, and a gated one of
+    float32.
 
     ShapeError, DtypeError, InputError: an argument breaks a rule.
     """
@@ -120,8 +123,8 @@ def conv_transpose2d(
     activation: str | Callable[..., Any] | None = None,
 ) -> Tensor:
     """The transposed convolution, as ``torch.nn.functional.conv_transpose2d``: the gradient of ``conv2d`` with respect
-    to its input. ``input``: N×C×H×W, or C×H×W. ``weight``: C×K/groups×R×S. Other arguments, dtypes and errors: as for
-    ``conv2d``."""
+    to its input. ``input``: N×C×H×W, or C×H×W. ``weight``: C×K/groups×R×S. ``activation``: of ``x`` alone. Other
+    arguments, dtypes and errors: as for ``conv2d``."""
     return _transposed(2, input, weight, bias, stride, padding, output_padding, groups, dilation, activation)
 
 
@@ -156,12 +159,13 @@ def _convolution(
     groups: int,
     activation: Any,
 ) -> Tensor:
-    text = None if activation is None else activations.given_elementwise(activation)
+    text = None if activation is None else activations.given(activation)
     if not _has_batch(dims, input, weight):
         one = input.unsqueeze(0)
         return _convolution(dims, one, weight, bias, stride, padding, dilation, groups, text).squeeze(0)
     taps = tuple(weight.shape[2:]) if isinstance(padding, str) else None
     geometry = _geometry(dims, stride, padding, dilation, groups, taps)
+    _activated_shape((input.shape[0], weight.shape[0]), geometry[-1], text)
     return _activated(CONV, CONV_ACTIVATION, text, input, weight, bias, *geometry)
 
 
@@ -227,7 +231,7 @@ def _activated(
     if text is None:
         result = product(input, weight, bias, *rest)
     elif activations.records_gradient(input, weight, bias):  # the gradient reads the sums
-        result = activations.ACTIVATION(product(input, weight, bias, *rest), text)
+        result = activations.ACTIVATION(product(input, weight, bias, *rest), text, CHANNELS)
     else:
         result = activated(input, weight, bias, *rest, text)
     return result
@@ -338,12 +342,13 @@ def _kernel(
     stride, padding, dilation, groups = geometry
     check_operands(**{names[0]: a, names[1]: b, "bias": bias})
     shape = _result_shape(a, b, bias, *geometry) if shape is None else tuple(shape)
-    out = torch.empty(shape, dtype=a.dtype, device=a.device, memory_format=_memory_format(a, b))
+    out = _empty(_activated_shape(shape, groups, text), a, b)
     if 0 in shape:
         return out
     if 0 in a.shape or 0 in b.shape:  # sums without terms
-        out = out.zero_() if bias is None else out.copy_(bias.view(-1, *(1,) * (out.dim() - 2)).expand(shape))
-        return out if text is None else activations.value(text, out)
+        sums = _empty(shape, a, b)
+        sums = sums.zero_() if bias is None else sums.copy_(bias.view(-1, *(1,) * (sums.dim() - 2)).expand(shape))
+        return sums if text is None else activations.value(text, sums, CHANNELS)
     pairs = tuple(zip(padding[::2], padding[1::2], strict=True))
     arguments = ConvArguments(out.dim() - 2, stride, pairs, dilation, groups).resolved()
     first, second, third = a.resolve_neg(), b.resolve_neg(), launching.vector(bias)
@@ -380,31 +385,32 @@ def _conv(input: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any) -> Ten
 
 def _conv_activation(input: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any) -> Tensor:
     *geometry, activation = rest
-    text = _text(activation)
+    text = activations.checked(activation)
     if not activations.has_kernel(text, input.dtype):
-        return activations.value(text, _conv(input, weight, bias, *geometry))
+        _activated_shape((input.shape[0], weight.shape[0]), geometry[-1], text)
+        return activations.value(text, _conv(input, weight, bias, *geometry), CHANNELS)
     return _kernel(conv.FORWARD, ("input", "weight"), input, weight, bias, None, tuple(geometry), text)
 
 
 def _input_grad_activation(grad: Tensor, weight: Tensor, bias: Tensor | None, shape: Any, *rest: Any) -> Tensor:
     *geometry, activation = rest
-    text = _text(activation)
+    text = _elementwise(activation)
     if not activations.has_kernel(text, grad.dtype):
         return activations.value(text, _conv_input_grad(grad, weight, bias, shape, *geometry))
     return _kernel(conv.INPUT_GRAD, ("grad", "weight"), grad, weight, bias, shape, tuple(geometry), text)
 
 
-def _text(activation: str) -> str:
-    """The canonical text of an activation. InputError: it breaks a rule."""
+def _elementwise(activation: str) -> str:
+    """The canonical text of an activation of transposed convolutions. InputError: it breaks a rule."""
     return activations.require_elementwise(activations.checked(activation))
 
 
 def _conv_activation_key(input: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any) -> Any:
-    return _key(conv.FORWARD, input, weight, bias, None, rest[:-1], _text(rest[-1]))
+    return _key(conv.FORWARD, input, weight, bias, None, rest[:-1], activations.checked(rest[-1]))
 
 
 def _input_grad_activation_key(grad: Tensor, weight: Tensor, bias: Tensor | None, shape: Any, *rest: Any) -> Any:
-    return _key(conv.INPUT_GRAD, grad, weight, bias, shape, rest[:-1], _text(rest[-1]))
+    return _key(conv.INPUT_GRAD, grad, weight, bias, shape, rest[:-1], _elementwise(rest[-1]))
 
 
 def _conv_key(input: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any) -> Any:
@@ -450,23 +456,22 @@ def _result_shape(
     return input.shape[0], weight.shape[0], *extents
 
 
-def _memory_format(*operands: Tensor) -> Any:
-    """The memory format of a result: channels last if an operand has that format."""
-    last = {4: torch.channels_last, 5: torch.channels_last_3d}.get(operands[0].dim())
-    return last if last is not None and any(map(_is_channels_last, operands)) else torch.contiguous_format
-
-
-def _is_channels_last(x: Tensor) -> bool:
-    """True if the strides grow from the channels over the pixels to the images. As in PyTorch, the strides of axes of
-    extent 1 count: with one channel or one pixel, only these strides distinguish the formats."""
-    axes = 1, *range(x.dim() - 1, 1, -1), 0
-    steps = [(x.stride(axis), x.shape[axis]) for axis in axes]
-    grow = all(above >= below * extent for (below, extent), (above, _) in pairwise(steps))
-    return grow and 0 not in x.shape and 0 < x.stride(1) < x.stride(0)
+def _activated_shape(shape: Sequence[int], groups: int, text: str | None) -> Shape:
+    """The shape of the activation of sums of shape ``shape``: a gated activation takes the channels of a group in
+    pairs. ShapeError: their number is odd."""
+    if text is None or not activations.is_gated(text):
+        return tuple(shape)
+    filters = shape[CHANNELS]
+    if groups > 0 and filters // groups % 2:
+        raise ShapeError(
+            f"weight has {filters} filters and groups is {groups}; a gated activation takes an even number of filters"
+            " in a group, a gate and a value in turn"
+        )
+    return *shape[:CHANNELS], filters // 2, *shape[CHANNELS + 1 :]
 
 
 def _empty(shape: Sequence[int], a: Tensor, b: Tensor) -> Tensor:
-    return torch.empty(shape, dtype=a.dtype, device=a.device, memory_format=_memory_format(a, b))
+    return torch.empty(shape, dtype=a.dtype, device=a.device, memory_format=memory_format(a, b))
 
 
 def _fake_conv(input: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any) -> Tensor:
@@ -479,14 +484,15 @@ def _fake_input_grad(grad: Tensor, weight: Tensor, bias: Tensor | None, shape: S
     return _empty(shape, grad, weight)
 
 
-def _fake_activation(fake: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """The empty result of a product's activation."""
+def _fake_conv_activation(input: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any) -> Tensor:
+    *geometry, activation = rest
+    shape = _fake_conv(input, weight, bias, *geometry).shape
+    return _empty(_activated_shape(shape, geometry[-1], activations.checked(activation)), input, weight)
 
-    def empty(*args: Any) -> Tensor:
-        _text(args[-1])
-        return fake(*args[:-1])
 
-    return empty
+def _fake_input_grad_activation(*args: Any) -> Tensor:
+    _elementwise(args[-1])
+    return _fake_input_grad(*args[:-1])
 
 
 def _fake_weight_grad(input: Tensor, grad: Tensor, shape: Sequence[int], *rest: Any) -> Tensor:
@@ -507,8 +513,7 @@ def _in_format_of(x: Tensor, *operands: Tensor) -> Tensor:
     step copies it."""
     if is_legacy_batched(x):
         return x
-    memory_format = _memory_format(*operands)
-    return x.contiguous(memory_format=memory_format).to(memory_format=memory_format)
+    return in_memory_format(x, memory_format(*operands))
 
 
 def _sum_by_channel(grad: Tensor) -> Tensor:
@@ -560,7 +565,7 @@ def _save_activation(ctx: Any, inputs: Any, output: Any) -> None:
 def _conv_activation_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     (input, weight, bias), needs, (*rest, text) = ctx.saved_tensors, ctx.needs_input_grad, ctx.rest
     sums = CONV(input, weight, bias, *rest)
-    dy = _in_format_of(activations.gradient(_text(text), grad, sums), input, weight)
+    dy = _in_format_of(activations.gradient(activations.checked(text), grad, sums, CHANNELS), input, weight)
     return (
         CONV_INPUT_GRAD(dy, weight, None, input.shape, *rest) if needs[0] else None,
         CONV_WEIGHT_GRAD(input, dy, weight.shape, *rest) if needs[1] else None,
@@ -572,7 +577,7 @@ def _conv_activation_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
 def _input_grad_activation_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
     (input, weight, bias), needs, (shape, *rest, text) = ctx.saved_tensors, ctx.needs_input_grad, ctx.rest
     sums = CONV_INPUT_GRAD(input, weight, bias, shape, *rest)
-    dy = _in_format_of(activations.gradient(_text(text), grad, sums), input, weight)
+    dy = _in_format_of(activations.gradient(_elementwise(text), grad, sums), input, weight)
     return (
         CONV(dy, weight, None, *rest) if needs[0] else None,
         CONV_WEIGHT_GRAD(dy, input, weight.shape, *rest) if needs[1] else None,
@@ -662,7 +667,7 @@ def _batch_activation(batch: Callable[..., tuple[Tensor, int]]) -> Callable[...,
 
     def activated(info: Any, dims: tuple[Any, ...], *args: Any) -> tuple[Tensor, int]:
         sums, at = batch(info, dims, *args[:-1])
-        result: Tensor = activations.ACTIVATION(sums, args[-1])
+        result: Tensor = activations.ACTIVATION(sums, args[-1], CHANNELS + 1)
         return result, at
 
     return activated
@@ -709,7 +714,7 @@ CONV_ACTIVATION = Operator(
     f"conv_activation(Tensor input, Tensor weight, Tensor? bias, {GEOMETRY}, str activation) -> Tensor",
     3,
     _conv_activation,
-    _fake_activation(_fake_conv),
+    _fake_conv_activation,
     _save_activation,
     _conv_activation_backward,
     _batch_activation(_batch_conv),
@@ -721,7 +726,7 @@ CONV_INPUT_GRAD_ACTIVATION = Operator(
     " -> Tensor",
     3,
     _input_grad_activation,
-    _fake_activation(_fake_input_grad),
+    _fake_input_grad_activation,
     _save_activation,
     _input_grad_activation_backward,
     _batch_activation(_batch_input_grad),

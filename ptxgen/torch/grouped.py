@@ -50,7 +50,7 @@ def _activated_products(a: Sequence[Tensor], b: Sequence[Tensor], text: str) -> 
             raise ShapeError(
                 f"b[{i}] has {y.shape[-1]} columns; a gated activation takes an even number, a gate and a value in turn"
             )
-    return [activations.ACTIVATION(sums, text) for sums in _products(a, b)]
+    return [activations.ACTIVATION(sums, text, -1) for sums in _products(a, b)]
 
 
 def _products(a: Sequence[Tensor], b: Sequence[Tensor]) -> list[Tensor]:

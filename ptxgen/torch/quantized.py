@@ -27,7 +27,7 @@ def linear(input: Tensor, weight: QuantizedWeight, bias: Tensor | None, activati
     ):
         return _product(input, weight, bias, activation)
     result: Tensor = QUANTIZED_LINEAR(*tensors, weight.format, weight.precision)
-    return result if activation is None else activations.ACTIVATION(result, activation)
+    return result if activation is None else activations.ACTIVATION(result, activation, -1)
 
 
 def gemm_jagged(x: Tensor, weight: QuantizedWeight, offsets: Tensor, activation: str | None = None) -> Tensor:
@@ -39,7 +39,7 @@ def gemm_jagged(x: Tensor, weight: QuantizedWeight, offsets: Tensor, activation:
     result: Tensor = QUANTIZED_JAGGED(*tensors, weight.format, weight.precision)
     if activation is None:
         return result
-    result = activations.ACTIVATION(result, activation)
+    result = activations.ACTIVATION(result, activation, -1)
     # rows after the last offset are zero
     end = torch.cat([offsets.new_zeros(1), offsets])[-1]
     return torch.where(torch.arange(len(result), device=result.device)[:, None] < end, result, 0)

@@ -15,6 +15,7 @@ from ptxgen.families.depthwise.rules import supports
 from ptxgen.lowering.lower import lower
 from ptxgen.operations.conv.problem import DIRECTIONS, FILTERS, Conv
 from ptxgen.problem.device import Device
+from ptxgen.problem.dtypes import HALVES
 from tests.cases import mma, simt
 from tests.lowered import form, strips_of
 
@@ -72,9 +73,16 @@ def problems(seed: int, n: int) -> list[Conv]:
 
 
 def problem(rng: np.random.Generator, n: int) -> Conv:
-    """A small convolution of the ``n``-th type."""
+    """A small convolution of the ``n``-th type. Those that can have a gated activation have one."""
     dtype, compute = TYPES[n % len(TYPES)]
-    return replace(any_problem(rng), dtype=dtype, compute=compute, out="")
+    v = replace(any_problem(rng), dtype=dtype, compute=compute, out="")
+    return with_gate(v, "bias,swiglu")
+
+
+def with_gate(v: Conv, epilogue: str) -> Conv:
+    """The problem with ``epilogue``, which has a gated activation; the problem itself if it cannot have one."""
+    pairs = v.direction == "forward" and v.out in HALVES and v.k // v.groups % 2 == 0
+    return replace(v, epilogue=epilogue) if pairs else v
 
 
 def config(

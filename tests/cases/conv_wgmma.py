@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -14,6 +15,7 @@ from ptxgen.lowering.lower import lower
 from ptxgen.operations.conv.problem import FILTERS, Conv
 from ptxgen.problem.device import Device
 from tests.cases import wgmma
+from tests.cases.conv import with_gate
 from tests.cases.source import RandomCases
 from tests.lowered import im2col_of
 
@@ -28,6 +30,9 @@ TYPES = (
     ("e4m3", "e4m3"),
 )
 EPILOGUES = ("", "", "", "relu", "bias", "bias,residual,silu", "scale,bias,gelu", "relu_grad")
+#: epilogue -> the one in its place if the problem may have a gated activation
+GATES = {"relu": "swiglu", "scale,bias,gelu": "scale,bias,geglu"}
+Draw = Callable[[np.random.Generator, int, Device], Conv | None]
 
 
 def problem(rng: np.random.Generator, limit: int, d: Device) -> Conv | None:
@@ -337,9 +342,29 @@ def either(rng: np.random.Generator, limit: int, d: Device) -> Conv | None:
     return (problem if rng.random() < 0.5 else packed)(rng, limit, d)
 
 
+def sometimes_gated(draw: Draw) -> Draw:
+    """``draw`` with gated activations in place of some others."""
+
+    def drawn(rng: np.random.Generator, limit: int, d: Device) -> Conv | None:
+        p = draw(rng, limit, d)
+        return p if p is None or p.epilogue not in GATES else with_gate(p, GATES[p.epilogue])
+
+    return drawn
+
+
+def _fixed(p: Conv) -> dict[str, int]:
+    """The axes without which few random configurations are legal for a gated activation."""
+    if not p.gated:
+        return {}
+    x = im2col_of(p)
+    paths_ = dict(zip(("operand_path_a", "operand_path_b"), paths(x), strict=True)) if any(x.copies) else {}
+    direct = {"epilogue_smem": 0, "epilogue_subtiles": 1, "epilogue_buffers": 1, "epilogue_aliases_ab": 0}
+    return {"transposed_mma": 0, "tma_rows": 0, **paths_, **(direct if x.result is not None else {})}
+
+
 def config(p: Conv, d: Device, rng: np.random.Generator, threads: int = 1024) -> Config | None:
     """A random legal configuration, or None if TMA does not load the operands or none was drawn."""
-    return None if im2col_of(p) is None else wgmma.config(lower(p), d, rng, threads)
+    return None if im2col_of(p) is None else wgmma.config(lower(p), d, rng, threads, **_fixed(p))
 
 
 def interleaving(p: Conv, d: Device, rng: np.random.Generator, threads: int = 1024) -> Config | None:
@@ -360,16 +385,16 @@ def unpacked(p: Conv, d: Device, rng: np.random.Generator, threads: int = 1024) 
     """A random legal configuration that packs no images, or None if none was drawn."""
     g = lower(p)
     a, b = paths(im2col_of(g).unpacked)
-    return wgmma.config(g, d, rng, threads, operand_path_a=a, operand_path_b=b)
+    return wgmma.config(g, d, rng, threads, **_fixed(p) | {"operand_path_a": a, "operand_path_b": b})
 
 
-SOURCE = RandomCases("conv_wgmma", either, config, limit=150, sms=wgmma.SMS)
+SOURCE = RandomCases("conv_wgmma", sometimes_gated(either), config, limit=150, sms=wgmma.SMS)
 PHASED = RandomCases("conv_wgmma_phased", phased, config, limit=150, sms=wgmma.SMS)
-FEW_CHANNELS = RandomCases("conv_wgmma_few_channels", few_channels, config, limit=150, sms=wgmma.SMS)
-PACKED = RandomCases("conv_wgmma_packed", packed, config, limit=150, sms=wgmma.SMS)
+FEW_CHANNELS = RandomCases("conv_wgmma_few_channels", sometimes_gated(few_channels), config, limit=150, sms=wgmma.SMS)
+PACKED = RandomCases("conv_wgmma_packed", sometimes_gated(packed), config, limit=150, sms=wgmma.SMS)
 INTERLEAVED = RandomCases("conv_wgmma_interleaved", interleaved, interleaving, limit=150, sms=wgmma.SMS)
-ROW_TAPS = RandomCases("conv_wgmma_row_taps", row_shared, sharing_rows, limit=150, sms=wgmma.SMS)
-TILED = RandomCases("conv_wgmma_tiled", tiled, unpacked, limit=150, sms=wgmma.SMS)
+ROW_TAPS = RandomCases("conv_wgmma_row_taps", sometimes_gated(row_shared), sharing_rows, limit=150, sms=wgmma.SMS)
+TILED = RandomCases("conv_wgmma_tiled", sometimes_gated(tiled), unpacked, limit=150, sms=wgmma.SMS)
 BY_IMAGE = RandomCases("conv_wgmma_by_image", by_image, config, limit=150, sms=wgmma.SMS)
-GROUPS = RandomCases("conv_wgmma_groups", of_groups, config, limit=150, sms=wgmma.SMS)
+GROUPS = RandomCases("conv_wgmma_groups", sometimes_gated(of_groups), config, limit=150, sms=wgmma.SMS)
 MERGED = RandomCases("conv_wgmma_merged", merged, config, limit=150, sms=wgmma.SMS)

@@ -19,6 +19,7 @@ def verify(
     p: Conv, c: Config, inputs: str, alpha: float = 1.0, beta: float = 0.0, on: Device = H200, **machine: object
 ) -> None:
     """Executes, and compares with the reference."""
+    beta = 0.0 if p.gated else beta
     a, b, before = operands(p, 0, inputs).values()
     if beta == 0:
         before = np.full_like(before, p.output.poison)

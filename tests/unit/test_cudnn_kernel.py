@@ -79,7 +79,7 @@ def torch(monkeypatch: pytest.MonkeyPatch) -> CpuTorch:
 )
 def test_results_are_those_of_the_reference(torch: CpuTorch, p: Conv) -> None:
     rng, dtype = np.random.default_rng(0), p.element.numpy
-    shapes = dict(zip("ABC", p.stored, strict=True)) | {"bias": (p.result_channels,), "residual": p.stored[2]}
+    shapes = dict(zip("ABC", p.stored, strict=True)) | {"bias": (p.sum_channels,), "residual": p.stored[2]}
     arrays = {name: rng.integers(-3, 4, shapes[name]).astype(dtype) for name in p.arrays}
     flag = torch.backends.cudnn.allow_tf32
     kernel = CudnnKernel(DRIVER, p, HEURISTIC)

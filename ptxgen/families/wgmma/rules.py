@@ -102,8 +102,10 @@ def _has_rows(p: KernelProblem) -> bool:
 
 
 def _vector_rows(p: KernelProblem, c: Any) -> Any:
-    """True if threads store 16 bytes at a time to rows of C that are pixels of a phase or of a tile with a halo."""
-    vectors = im2col(p) is not None and im2col(p).side == "a" and p.vectors[2] * p.output.bytes >= TMA_ALIGNED
+    """True if threads store 16 bytes at a time, of elements of two bytes, to rows of C that are pixels of a phase or of
+    a tile with a halo."""
+    images = im2col(p) is not None and im2col(p).side == "a"
+    vectors = images and p.output.bytes == 2 and p.vectors[2] * p.output.bytes >= TMA_ALIGNED
     return located_pixels(p, c) & vectors
 
 

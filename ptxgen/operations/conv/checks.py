@@ -165,6 +165,7 @@ def check_conv(driver: Driver, p: Conv, config: Config, seed: int = 0, row_paddi
         for inputs, alpha, beta, initial in CASES:
             if p.epilogue_dtype.integer:
                 alpha, beta = round(alpha), round(beta)
+            beta = 0.0 if p.gated else beta
             arrays = operands(p, seed, inputs) | epilogue_arrays(p, seed, inputs)
             if initial == "nan":
                 arrays["C"] = np.full_like(arrays["C"], p.output.poison)

@@ -132,9 +132,7 @@ class Cudnn:
             .contiguous(memory_format=memory)
             for name, shape in shapes.items()
         }
-        made["bias"] = (
-            torch.randn(p.result_channels, device="cuda").to(torch_dtype) if "bias" in p.epilogue_ops else None
-        )
+        made["bias"] = torch.randn(p.sum_channels, device="cuda").to(torch_dtype) if "bias" in p.epilogue_ops else None
         return made
 
     def _candidates(self) -> list[Candidate]:

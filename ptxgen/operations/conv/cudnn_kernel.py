@@ -120,7 +120,7 @@ class CudnnKernel:
         if "residual" in p.epilogue_operands:
             out["residual"] = self._tensor(addresses["residual"], p.tensors[2])
         if "bias" in p.epilogue_operands:
-            out["bias"] = self._memory(addresses["bias"], p.result_channels).view(-1, *[1] * len(self._stride))
+            out["bias"] = self._memory(addresses["bias"], p.sum_channels).view(-1, *[1] * len(self._stride))
         return out
 
     def _tensor(self, address: int, tensor: str) -> Any:

@@ -13,7 +13,7 @@ from ptxgen.lowering.depthwise_strips import strips_form
 from ptxgen.lowering.im2col_descriptor import im2col, im2col_form, with_descriptor
 from ptxgen.lowering.implicit_gemm import GemmPart, ImplicitOperand, IndexMap, implicit_gemm_of
 from ptxgen.lowering.kernel_problem import KernelProblem
-from ptxgen.lowering.sink import StoreTile
+from ptxgen.lowering.sink import StoreGated, StoreTile
 from ptxgen.lowering.strided import CONTIGUOUS, matrix_product
 from ptxgen.lowering.tap_products import tap_products_form
 from ptxgen.operations.conv.channel_groups import groups_of_item, has_items, with_blocks
@@ -24,6 +24,7 @@ from ptxgen.operations.conv.tap_products import tap_products_of
 from ptxgen.operations.conv.tma_im2col import ALIGNED, im2col_of
 from ptxgen.operations.conv.winograd import winograd_forms
 from ptxgen.problem.base import arithmetic_dtype
+from ptxgen.problem.dtypes import HALVES
 
 #: axes of an image
 AXES = ("d", "h", "w")
@@ -48,8 +49,9 @@ def _implicit_gemm(v: Conv) -> KernelProblem:
     item = {"x": group["c"] * x["c"], "y": group["k"] * y["k"], "w": group["k"] * w["k"]}
     a, b = (second, first) if v.swapped else (first, second)
     start = {"x": v.aligned_input, "w": v.aligned_filter, "y": v.aligned_output}
-    sink = StoreTile(
-        v.out,
+    out = HALVES[v.out].name if v.gated else v.out
+    sink = (StoreGated if v.gated else StoreTile)(
+        out,
         arithmetic_dtype(v.compute, v.out).name,
         v.epilogue.replace("bias", "bias_row" if v.swapped else "bias_column"),
         scalar_bias=bool(v.fold) and "bias" in v.epilogue_ops,
@@ -99,6 +101,7 @@ def _batched_pointwise(v: Conv) -> bool:
     NCHW, several images, and images of a multiple of 16 bytes. In other cases one GEMM over all images fills tiles
     better."""
     pointwise = v.layout == "NCHW" and v.groups == 1 and v.n > 1 and (v.t, v.r, v.s) == v.strides == (1, 1, 1)
+    pointwise &= not v.gated
     whole = v.d * v.h * v.w * v.element.bytes % ALIGNED == 0
     return pointwise and whole and v.direction != "weight_grad" and not any(sum(v.pads, ()))
 
@@ -172,6 +175,9 @@ def _forward(v: Conv, group: Steps, x: Steps, w: Steps, y: Steps) -> list[GemmPa
         images = ImplicitOperand(of_pixels, of_taps, limits)
         filters = ImplicitOperand(IndexMap((group["k"],), (w["k"],)), index_map(taps, w))
         rows, columns = index_map(pixels, y), IndexMap((group["k"],), (y["k"],))
+        if v.gated:  # C has twice as many columns, of halves of elements
+            rows = index_map(pixels, {axis: 2 * step for axis, step in y.items()})
+            columns = IndexMap((group["k"] // 2, 2), (2 * y["k"], 1))
         if v.swapped:
             return [GemmPart(filters, images, ImplicitOperand(columns, rows))]
         return [GemmPart(images, filters, ImplicitOperand(rows, columns))]

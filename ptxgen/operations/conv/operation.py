@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ptxgen.install_advice import install
@@ -46,6 +47,13 @@ def _operand_sets(driver: Driver, p: Conv, timing: Timing) -> ConvOperandSets:
     from ptxgen.operations.conv.checks import ConvOperandSets
 
     return ConvOperandSets(driver, p, timing)
+
+
+def _plain(p: Conv) -> Conv:
+    """The convolution without an epilogue; ``p`` itself if that one has other operands of the GEMM, as in most layouts
+    with a gated activation."""
+    plain = replace(p, epilogue="")
+    return plain if (plain.swapped, plain.fold) == (p.swapped, p.fold) else p
 
 
 def _cudnn() -> Callable[..., Any]:
@@ -99,6 +107,7 @@ CONV = Operation(
     lowering=_lowering,
     product=product,
     slices=slices,
+    plain=_plain,
     checks=_checks,
     operand_sets=_operand_sets,
     titles=TITLES,

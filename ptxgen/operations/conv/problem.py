@@ -49,7 +49,9 @@ class Conv(ProblemBase):
     ``direction``: ``forward`` computes results from images and filters; ``input_grad`` computes input gradients from
     result gradients and filters; ``weight_grad`` computes weight gradients from images and result gradients.
     ``epilogue``, not for ``weight_grad``: ``scale``, ``bias`` (one for each channel of the result), ``residual`` (of
-    the result's shape), an activation or ``relu_grad`` (with ``aux`` of the result's shape), as for Gemm.
+    the result's shape), an activation or ``relu_grad`` (with ``aux`` of the result's shape), as for Gemm. A gated
+    activation, for ``forward`` alone, takes the filters of a group in pairs, a gate and a value in turn: results have
+    K/2 channels, while scales and the bias precede it, so that the bias has K elements.
     ``aligned_input``, ``aligned_filter``, ``aligned_output``: the alignment in bytes of the addresses of images,
     filters and results. ``exact_nonfinite``: infinities and NaN reach only the results that depend on them, which
     excludes Winograd's algorithm, ``fold``, and zeros between the filters of groups or in place of taps.
@@ -104,6 +106,7 @@ class Conv(ProblemBase):
     SHAPE_EXAMPLE = "N=16,C=32,..."
     SHAPE_FORM = "N=,C=,H=,W=,K=,R=,S=[,D=,T=,stride=,pad=,dilation=,groups=]"
     CODE_OPTIONS = ("filters", "direction", "compute", "out", "epilogue")
+    GATED = True
 
     @classmethod
     def epilogue_rows(cls) -> tuple[tuple[str, ...], ...]:
@@ -128,6 +131,19 @@ class Conv(ProblemBase):
         if self.epilogue and self.direction == "weight_grad":
             raise InputError(f"epilogue is {self.epilogue!r}; direction {self.direction} takes none")
         self._require_memory()
+
+    def _check_gated(self, given: list[str]) -> None:
+        super()._check_gated(given)
+        if self.direction != "forward":
+            raise InputError(
+                f"epilogue is {self.epilogue!r} and direction is {self.direction}; with a gated activation direction"
+                " must be forward"
+            )
+        if self.k // self.groups % 2:
+            groups, count = (f" and groups is {self.groups}", "k/groups") if self.groups > 1 else ("", "it")
+            raise ShapeError(
+                f"k is {self.k}{groups}; with a gated activation {count} must be even: a gate and a value in turn"
+            )
 
     def _require_memory(self) -> None:
         """Raises ShapeError if a tensor has more bytes than a GPU can address."""
@@ -201,7 +217,7 @@ class Conv(ProblemBase):
         m, n, k = {
             "forward": (
                 f"results (N {pixels})",
-                f"filters (K){' and adjacent pixels' * bool(self.fold)}",
+                f"filters (K{', a gate and a value in turn' * self.gated}){' and adjacent pixels' * bool(self.fold)}",
                 f"channels and taps (C {taps})",
             ),
             "input_grad": (
@@ -293,7 +309,7 @@ class Conv(ProblemBase):
             all_ = {"n": self.n, "c": self.c, "d": self.d, "h": self.h, "w": self.w}
             order = self.layout.lower().replace("h", "dh")
         else:
-            all_ = {"n": self.n, "k": self.k, "z": z, "p": p, "q": q}
+            all_ = {"n": self.n, "k": self.k // 2 if self.gated else self.k, "z": z, "p": p, "q": q}
             order = self.layout.lower().replace("c", "k").replace("h", "zp").replace("w", "q")
         return {letter: all_[letter] for letter in order}
 
@@ -313,9 +329,18 @@ class Conv(ProblemBase):
         ]
 
     @property
-    def result_channels(self) -> int:
-        """The number of channels of the result (not for ``weight_grad``)."""
+    def sum_channels(self) -> int:
+        """The number of channels of the sums, each of which has a bias (not for ``weight_grad``)."""
         return self.c if self.direction == "input_grad" else self.k
+
+    @property
+    def channel_axis(self) -> int:
+        """The axis of channels in images and results as stored."""
+        return {"NCHW": 1, "NHWC": 4 if self.deep else 3, "CHWN": 0}[self.layout]
+
+    @property
+    def pair_axis(self) -> int:
+        return self.channel_axis
 
     @property
     def deep(self) -> bool:
@@ -334,10 +359,9 @@ class Conv(ProblemBase):
     @property
     def broadcast_shapes(self) -> dict[str, tuple[tuple[int, ...], tuple[int, ...]]]:
         result = self.stored[2]
-        channel = {"NCHW": 1, "NHWC": len(result) - 1, "CHWN": 0}[self.layout]
-        channels = tuple(-1 if n == channel else 1 for n in range(len(result)))
+        channels = tuple(-1 if n == self.channel_axis else 1 for n in range(len(result)))
         one: tuple[tuple[int, ...], tuple[int, ...]] = ((1,), (1,))
-        bias = (self.result_channels,), channels
+        bias = (self.sum_channels,), channels
         known = {"scale_a": one, "scale_b": one, "bias": bias, "residual": (result, result), "aux": (result, result)}
         return {name: known[name] for name in self.epilogue_operands}
 
@@ -358,6 +382,7 @@ class Conv(ProblemBase):
         )
         if (
             self.exact_nonfinite
+            or self.gated
             or not applies
             or self.steps("x")["w"] != 1
             or self.steps("y")["q"] != 1
@@ -368,10 +393,11 @@ class Conv(ProblemBase):
 
     @property
     def swapped(self) -> bool:
-        """True if A of the GEMM is the second operand, so that rows of C are contiguous in the result."""
+        """True if A of the GEMM is the second operand, so that rows of C are contiguous in the result. Not with a gated
+        activation, whose pairs of sums are adjacent columns of C in every layout."""
         if self.direction == "weight_grad":
             return self.filters != "CRSK"
-        return self.layout != "NHWC" and not self.fold
+        return self.layout != "NHWC" and not self.fold and not self.gated
 
     # ---- text form
 

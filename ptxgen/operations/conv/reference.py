@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,8 +24,12 @@ UNFOLDED_ELEMENTS = 1 << 20  #: elements of the im2col matrix that exist at once
 
 
 def product(v: Conv, arrays: Mapping[str, Array], region: Box | None = None) -> tuple[Array, Array]:
-    """The float64 sums Σab and Σ|a||b| for each element of the result, or of a box of it."""
+    """The float64 sums Σab and Σ|a||b| for each element of the result, or of a box of it, two for each element with a
+    gated activation."""
     a, b = arrays["A"], arrays["B"]
+    if v.gated:
+        v, k = replace(v, epilogue=""), (region or {}).get("k")
+        region = region if region is None or k is None else {**region, "k": slice(2 * k.start, 2 * k.stop)}
     return convolve(v, a, b, region, False), convolve(v, a, b, region, True)
 
 
