@@ -193,7 +193,7 @@ STORES_PRODUCTS = frozenset(("plus_times", "store_tile", "strided_output"))
 READS_ELEMENTS = STORES_PRODUCTS | {"strided", "offset_table", "offset_table_output"}
 #: capabilities of families whose blocks loop over the tiles of a group
 LOOPS_OVER_ITEMS = frozenset(
-    ("descriptor_table", "descriptor_table_output", "item_rows", "item_rows_output", "split_items")
+    ("descriptor_table", "descriptor_table_output", "item_rows", "item_rows_output", "item_columns", "split_items")
 )
 
 #: families by name, in the order of registration
@@ -264,6 +264,7 @@ MEANINGS = {
     "few_results": "convolutions with few results per pixel",
     "descriptor_table": "items with sizes of their own",
     "item_rows": "items that are ranges of rows of one array",
+    "item_columns": "items that are ranges of columns of one array, along K",
     "inner_expression": "inner operators other than a product",
     "complex_plus_times": "products of complex numbers",
     "store_sums": "sums that are stored beside the results",

@@ -190,8 +190,15 @@ class DescriptorTable(MatrixAccess):
         return self.name == "C" or self.kmajor == (self.jagged == "m")
 
     @property
+    def item_columns(self) -> bool:
+        """True if items are ranges of columns of one array, along K."""
+        return self.jagged == "k" and not self.item_rows
+
+    @property
     def needs(self) -> frozenset[str]:
-        return frozenset(("item_rows" if self.item_rows else self.capability,))
+        return frozenset(
+            ("item_rows" if self.item_rows else "item_columns" if self.item_columns else self.capability,)
+        )
 
     @property
     def arrays(self) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from ptxgen.lowering.packed_copy import ROW
 from ptxgen.problem.dtypes import bits_of, dtype
 
 THREADS = 256  #: threads of the block
+ITEM_START = "%item_start64"  #: the register with the first index of an item along the jagged axis
 
 
 @dataclass(frozen=True)
@@ -36,8 +37,21 @@ class JaggedTable(Packing):
 
     @property
     def arrays(self) -> list[str]:
-        """The arrays whose addresses are in a descriptor: A, B, C and the operands of the epilogue."""
+        """The arrays whose places are in a descriptor: A, B, C, and those that the layout adds."""
         return ["a", "b", "c", *self.layout.operands]
+
+    @property
+    def by_block(self) -> bool:
+        """True if a place depends on the blocks of K of the items before this one."""
+        return any(self.place(name) != ITEM_START for name in self.arrays)
+
+    def place(self, name: str) -> str:
+        """The register with the place of an item along the jagged axis in array ``name``."""
+        return ITEM_START
+
+    def array_steps(self, p: KernelProblem, name: str) -> tuple[int, int]:
+        """The steps of array ``name``: from one item to the next, and per index of ``place``."""
+        return items_of(p).steps(name)
 
     @property
     def along_k(self) -> bool:
@@ -56,13 +70,13 @@ class JaggedTable(Packing):
     @property
     def parameters(self) -> list[Parameters]:
         """The parameters of the kernel, after the addresses. For an array x, ``by_x``: bytes from one item to the next;
-        ``along_x``: bytes per element along the jagged axis."""
+        ``along_x``: bytes per element or block along the jagged axis."""
         steps = tuple(f"{name}_{x}" for x in self.arrays for name in ("by", "along"))
         return [
             Parameters("u64", ("table",), lambda x: (x.buffers.packed["table"],)),
             Parameters("u32", ("items", "extent"), lambda x: _items_and_extent(items_of(x.p)), same_line=True),
             Parameters("u32", ("M", "N", "K", "lda", "ldb", "ldc"), lambda x: _largest(items_of(x.p))),
-            Parameters("u64", steps, lambda x: (n for name in self.arrays for n in items_of(x.p).steps(name))),
+            Parameters("u64", steps, lambda x: (n for name in self.arrays for n in self.array_steps(x.p, name))),
         ]
 
     def steps(self, launched: Launched) -> tuple[Step, ...]:

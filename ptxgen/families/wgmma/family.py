@@ -68,6 +68,7 @@ FAMILY = TileFamily(
         "im2col_output",
         "item_rows",
         "item_rows_output",
+        "item_columns",
         "store_gated",
         "store_sums",
         "store_value",

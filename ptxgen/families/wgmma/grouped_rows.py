@@ -4,11 +4,15 @@ Items are ranges of rows of one array. Its tensor map has four directions: colum
 those of the item; the row after the item; and a direction with the single coordinate FAR, which moves back by FAR rows,
 because addresses are modulo 2^64. Therefore TMA clips boxes at the last row of an item: loads give zeros, and stores
 leave the next item unchanged.
+
+A pitch is a multiple of 16 bytes, and so is the first coordinate of a box. Therefore TMA can neither begin at the first
+column of an item nor end at its last one. If items are ranges of columns, along K, a kernel packs them first.
 """
 
 from __future__ import annotations
 
 from ptxgen.codegen.source import TensorMap
+from ptxgen.families.wgmma.operand_packing import packs_items
 from ptxgen.families.wgmma.tensor_maps import Matrix, row_pitch
 from ptxgen.lowering.descriptor_table import grouped
 from ptxgen.lowering.kernel_problem import KernelProblem
@@ -18,14 +22,15 @@ WRAP = (1 << 64) // FAR  #: FAR times this is 0 modulo 2^64
 
 
 def jagged(p: KernelProblem) -> str:
-    """The jagged axis of a group if stored rows of its operands are along that axis; else empty."""
-    axis: str = p.operands[0].access.jagged if grouped(p) and "item_rows" in p.needs else ""
+    """The jagged axis of a group if stored rows of its operands are along that axis, or a kernel packs its items; else
+    empty."""
+    axis: str = p.operands[0].access.jagged if grouped(p) and "item_rows_output" in p.needs else ""
     return axis if "descriptor_table" not in p.needs else ""
 
 
 def ranges(p: KernelProblem, name: str) -> bool:
     """True if items are ranges of rows of A, B or C, so that one map describes all of them."""
-    return name in {"": "", "m": "ac", "k": "ab"}[jagged(p)]
+    return name in {"": "", "m": "ac", "k": "" if packs_items(p) else "ab"}[jagged(p)]
 
 
 def coordinates(p: KernelProblem, name: str) -> list[str]:

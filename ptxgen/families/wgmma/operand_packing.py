@@ -3,11 +3,16 @@
 An operand that TMA cannot map is copied to rows of whole 128 bytes. Y, the operand that is not on the side of the 64
 rows, is read from shared memory, from which wgmma takes elements of one or four bytes only K-major. Its copy is then
 K-major.
+
+Items of a group that are ranges of columns are packed in any case: block b of K of an item, which is 128 bytes, has as
+many rows as the item, and these follow the rows of block b - 1. The last block is filled with zeros.
 """
 
 from __future__ import annotations
 
 from typing import Any
+
+import numpy as np
 
 from ptxgen.codegen.config.config import PACK, REALIGN
 from ptxgen.codegen.vectorized import ceil_div, where
@@ -27,12 +32,12 @@ OFFSET_LIMIT = 1 << 40  #: most bytes from one batch item to the next
 
 def mapped(p: KernelProblem, operand: str) -> bool:
     """True if A, B or C can have a tensor map: it starts at a multiple of 16 bytes, and so do its rows and batch items.
-    Empty operands, and operands that are first split into planes, need no map."""
+    Empty operands, and operands that are first split into planes or packed by item, need no map."""
     size, access = p.operand(operand.upper()).element.bytes, p.operand(operand.upper()).access
     if im2col(p) is not None and operand != "c":
         return True  # the rules of im2col decide
     offset = access.stride * size if p.batch > 1 else 0
-    unused = operand != "c" and (p.k == 0 or bf16x3.planes(p) > 1)
+    unused = operand != "c" and (p.k == 0 or bf16x3.planes(p) > 1 or packs_items(p))
     aligned = access.aligned >= TMA_ALIGNED and (
         (access.rows <= 1 and not grouped(p)) or access.ld * size % TMA_ALIGNED == 0
     )
@@ -48,6 +53,21 @@ def boxed(p: KernelProblem) -> bool:
 def unmapped(p: KernelProblem) -> tuple[bool, bool]:
     """For A and for B: True if TMA cannot map the operand."""
     return not mapped(p, "a"), not mapped(p, "b")
+
+
+def packs_items(p: KernelProblem) -> bool:
+    """True if a kernel packs the items of A and of B."""
+    return grouped(p) and all(x.access.item_columns for x in p.operands)
+
+
+def packed_rows(p: KernelProblem, name: str) -> int:
+    """The number of rows of ROW bytes of all packed items of an operand; the most that they may have, if the sizes of
+    items are on the device."""
+    columns = ROW // p.element.bytes
+    extents = np.array([[p.m, p.n, p.k]]) if p.extents.group is None else p.extents.group.extents
+    rows, k = extents[:, "ab".index(name)], extents[:, 2]
+    blocks = (int(k.sum()) + (columns - 1) * len(k)) // columns
+    return int(rows.max(initial=0)) * blocks
 
 
 def packs(c: Any, name: str) -> Any:
@@ -113,6 +133,8 @@ def all_bytes(p: KernelProblem, name: str, copy: PackedCopy) -> int:
 def _bytes(p: KernelProblem, name: str) -> int:
     """The number of bytes of the copies of an operand. An operand that TMA cannot map is first copied to aligned rows,
     then transposed."""
+    if packs_items(p):
+        return ROW * packed_rows(p, name)
     if im2col(p) is not None and any(packs_conv(p)):
         copy = im2col(p).copy(name)
         return -(-copy.size * p.element.bytes // ROW) * ROW if copy else 0
@@ -122,4 +144,5 @@ def _bytes(p: KernelProblem, name: str) -> int:
 
 def workspace(p: KernelProblem, c: Any) -> Any:
     """The number of bytes of the packed operands of ``c``, a configuration or columns of many."""
-    return where(packs(c, "a"), _bytes(p, "a"), 0) + where(packs(c, "b"), _bytes(p, "b"), 0)
+    a, b = (packs(c, name) | packs_items(p) for name in "ab")
+    return where(a, _bytes(p, "a"), 0) + where(b, _bytes(p, "b"), 0)

@@ -25,7 +25,7 @@ from ptxgen.families.wgmma.conv.tiled_images import TiledLoads, TiledPhasedLoads
 from ptxgen.families.wgmma.conv.tiled_wgrad import TiledWgradLoads, unpacked
 from ptxgen.families.wgmma.conv.wgrad_loads import ImageWgradLoads, WgradLoads
 from ptxgen.families.wgmma.geometry import COLUMNS, WgmmaGeometry, adjacent_rows
-from ptxgen.families.wgmma.grouped.loads import GroupedLoads
+from ptxgen.families.wgmma.grouped.loads import GroupedLoads, PackedItemLoads
 from ptxgen.families.wgmma.grouped.scheduler import GroupedTileScheduler
 from ptxgen.families.wgmma.layout import Multicast, OperandPath
 from ptxgen.families.wgmma.matrix.block_scales import BlockScales, NoScales
@@ -43,8 +43,9 @@ from ptxgen.families.wgmma.matrix.reduction import ClusterReduction, SplitKFixup
 from ptxgen.families.wgmma.matrix.scheduler import TileScheduler, cluster_tile
 from ptxgen.families.wgmma.matrix.stream_scheduler import StreamFixup, StreamTileScheduler
 from ptxgen.families.wgmma.matrix.tensor_batch import TensorBatch
-from ptxgen.families.wgmma.operand_packing import TMA_ALIGNED, packs, realigns
+from ptxgen.families.wgmma.operand_packing import TMA_ALIGNED, packs, packs_items, realigns
 from ptxgen.families.wgmma.packing.images import ImagePacking
+from ptxgen.families.wgmma.packing.items import PACKED, ItemPacking
 from ptxgen.families.wgmma.packing.rows import RowPacking
 from ptxgen.families.wgmma.packing.split_bf16x3 import SplitPacking
 from ptxgen.lowering.aggregate import Aggregate
@@ -206,8 +207,9 @@ class WgmmaPlan(Plan):
             return ListedTileScheduler(c, g, self.device, False)
         if not grouped(p):
             return TileScheduler(c, g, self.device, self.batch.active)
-        table = DescriptorTable(*cluster_tile(c), p.sink.arithmetic, p.sink.arrays)
-        return GroupedTileScheduler(c, g, self.device, False, table, grouped_rows.jagged(p))
+        entries = (*p.sink.arrays, *(PACKED if packs_items(p) else ()))
+        table = DescriptorTable(*cluster_tile(c), p.sink.arithmetic, entries)
+        return GroupedTileScheduler(c, g, self.device, False, table, grouped_rows.jagged(p), packs_items(p))
 
     def _loads(self) -> MatrixLoads:
         p = self.problem
@@ -216,6 +218,8 @@ class WgmmaPlan(Plan):
             matrices = GroupedLoads if grouped(p) else MatrixLoads
             common = (p, self.config, self.geometry, grouped(p))
             return QuantizedLoads(*common, matrices(*common), weights)
+        if packs_items(p):
+            return PackedItemLoads(p, self.config, self.geometry, False)
         if grouped(p):
             return GroupedLoads(p, self.config, self.geometry, True)
         if im2col(p) is None:
@@ -234,7 +238,8 @@ class WgmmaPlan(Plan):
         p, c = self.problem, self.config
         common = (p, self.entry, self.batch)
         if isinstance(self.scheduler, GroupedTileScheduler):
-            return JaggedTable(*common, self.scheduler.table)
+            packing = ItemPacking if packs_items(p) else JaggedTable
+            return packing(*common, self.scheduler.table)
         if c.listed_tiles:
             return TileList(*common, *cluster_tile(c))
         if im2col(p) is not None and any(im2col(p).copies):
@@ -273,7 +278,8 @@ class WgmmaPlan(Plan):
     @property
     def access_bytes(self) -> tuple[int, int, int]:
         p, c = self.problem, self.config
-        copied = {name: packs(c, name) or realigns(c, name) or bf16x3.planes(p) > 1 for name in "ab"}
+        whole = bf16x3.planes(p) > 1 or packs_items(p)
+        copied = {name: packs(c, name) or realigns(c, name) or whole for name in "ab"}
         a, b = (p.element.bytes if copied[name] else TMA_ALIGNED for name in "ab")
         return a, b, self._stored_bytes
 

@@ -4,6 +4,7 @@ f16."""
 from __future__ import annotations
 
 from ptxgen.families.wgmma import grouped_rows
+from ptxgen.families.wgmma.operand_packing import packs_items
 from ptxgen.families.wgmma.rules import maps_im2col
 from ptxgen.lowering.descriptor_table import grouped
 from ptxgen.lowering.im2col_descriptor import im2col
@@ -15,6 +16,6 @@ def native(p: KernelProblem, d: Device) -> bool:
     """True if ``p`` has 8-bit floats and wgmma has a kernel for it, provided that TMA can load its operands."""
     if not p.element.fp8 or d.sm != 90:
         return False
-    if grouped(p):  # nothing packs the operands of items, and the weight gradient of experts has none that is K-major
-        return grouped_rows.jagged(p) == "m" and p.k > 0
+    if grouped(p):  # items that are rows along K are not K-major, and nothing transposes them
+        return (grouped_rows.jagged(p) == "m" or packs_items(p)) and p.k > 0
     return "strided" in p.needs or (im2col(p) is not None and maps_im2col(p))

@@ -465,6 +465,20 @@ RULES = (
         " stages=2 or more",
     ),
     Rule(
+        "wgmma_item_columns",
+        lambda p, c, g, d: (
+            ("item_columns" not in p.needs)
+            | (
+                operand_packing.packs_items(p)
+                & (p.element.bytes == 1)
+                & (c.u * p.element.bytes <= operand_packing.ROW)
+                & (g.packed_bytes < operand_packing.LIMIT)
+            )
+        ),
+        "layout {p.layout} of {p.dtype}, u={c.u}, {g.packed_bytes} bytes of packed operands: items that are ranges of"
+        " columns take 8-bit elements, layout NT, u of at most 128, and less than 2^34 bytes",
+    ),
+    Rule(
         "wgmma_k",
         lambda p, c, g, d: (not grouped(p) and quantized_rows(p) is None) | (p.k > 0),
         "K={p.k}: the tile loop of a group, and scales of quantized weights, take K above 0",

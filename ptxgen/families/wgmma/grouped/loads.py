@@ -9,6 +9,7 @@ from ptxgen.codegen.source import TensorMap
 from ptxgen.families.wgmma import grouped_rows
 from ptxgen.families.wgmma.layout import OperandPath
 from ptxgen.families.wgmma.matrix.loads import MatrixLoads
+from ptxgen.families.wgmma.operand_packing import ROW
 from ptxgen.lowering.kernel_problem import KernelProblem
 
 
@@ -30,3 +31,16 @@ class GroupedLoads(MatrixLoads):
             x.box,
             x.span,
         )
+
+
+@dataclass(frozen=True)
+class PackedItemLoads(MatrixLoads):
+    """The loads of packed items. %k is the place in a block of K; the rows of a block follow those of the preceding
+    block."""
+
+    template = "addr/packed_items.mako"
+
+    @property
+    def block(self) -> int:
+        """The number of elements of a block of K."""
+        return ROW // self.problem.element.bytes
