@@ -12,6 +12,9 @@ from ptxgen.lowering.strided import Strided
 from ptxgen.problem.block_scales import Scaling
 
 
+BYTES = 4  #: bytes of a scale
+
+
 @dataclass(frozen=True)
 class Scales:
     """The scales of a matrix in memory. ``array``: the array name; ``rows``: rows of a block; ``along_rows``,
@@ -47,10 +50,20 @@ class BlockScaled(Strided):
 
 @dataclass(frozen=True)
 class ScaledItems(DescriptorTable):
-    """The access to the matrices of a group that is jagged along M, with block scales. The scales of A are rows of one
-    array, as A itself is."""
+    """The access to the matrices of a group with block scales. The descriptor of an item has the place of its scales.
+    If items are rows of A, the scales of A are rows of one array; if they are columns of A and of B, so are their
+    scales, one for each block of the item. ``blocks``: the number of scales along K in the array."""
 
     scales: Scales = field(kw_only=True)
+    blocks: Any = field(kw_only=True)
+
+    @property
+    def scale_steps(self) -> tuple[Any, Any]:
+        """The bytes from the scales of one item to those of the next, and the bytes per row of A (``jagged=m``) or per
+        block of K (``jagged=k``)."""
+        s = self.scales
+        along = s.along_k if self.jagged == "k" else s.along_rows if self.name == "A" else 0
+        return BYTES * s.along_items, BYTES * along
 
     @property
     def needs(self) -> frozenset[str]:
@@ -61,12 +74,17 @@ class ScaledItems(DescriptorTable):
         return (*super().arrays, self.scales.array)
 
     def representative(self) -> ScaledItems:
-        return replace(self, group=None, scales=self.scales.representative)
+        return replace(self, group=None, scales=self.scales.representative, blocks=0)
 
 
 def block_scaled(p: KernelProblem) -> bool:
     """True if the operands have block scales."""
     return isinstance(p.operands[0].access, BlockScaled | ScaledItems)
+
+
+def item_scales(p: KernelProblem) -> dict[str, ScaledItems]:
+    """The accesses of a group with block scales, by the array of the scales; empty: there are none."""
+    return {x.access.scales.array: x.access for x in p.operands if isinstance(x.access, ScaledItems)}
 
 
 def scales_of(p: KernelProblem, name: str) -> Scales:
@@ -76,11 +94,11 @@ def scales_of(p: KernelProblem, name: str) -> Scales:
     return access.scales
 
 
-def _scales(name: str, s: Scaling, extent: Any, k: Any, items: bool) -> Scales:
-    """The scales of operand ``name`` with ``extent`` rows. ``items``: True if each item has scales of its own."""
-    rows, depth = s.shape(extent, k)
-    steps = (1, rows) if s.by_k else (depth, 1)
-    return Scales(f"scale_{name.lower()}", s.rows, *steps, rows * depth if items else 0)
+def _scales(name: str, s: Scaling, stored: tuple[Any, Any], items: bool) -> Scales:
+    """The scales of operand ``name``. ``stored``: the stored shape; ``items``: True if each item has scales of its
+    own."""
+    steps = (1, stored[1]) if s.by_k else (stored[1], 1)
+    return Scales(f"scale_{name.lower()}", s.rows, *steps, stored[0] * stored[1] if items else 0)
 
 
 def with_scales(p: KernelProblem, scalings: dict[str, Scaling]) -> KernelProblem:
@@ -88,17 +106,23 @@ def with_scales(p: KernelProblem, scalings: dict[str, Scaling]) -> KernelProblem
     extents = {"A": p.m, "B": p.n}
     operands = []
     for x in p.operands:
-        scales = _scales(x.name, scalings[x.name], extents[x.name], p.k, bool(x.access.stride))
+        s = scalings[x.name]
+        scales = _scales(x.name, s, s.stored(extents[x.name], p.k), bool(x.access.stride))
         operands.append(replace(x, access=BlockScaled(*x.access.numbers, scales=scales)))
     counts = sum(math.prod(s.shape(extents[name], p.k)) for name, s in scalings.items())
     return replace(p, operands=tuple(operands), moved=p.moved + 4 * p.batch * counts)
 
 
-def with_item_scales(p: KernelProblem, scalings: dict[str, Scaling], rows: int) -> KernelProblem:
-    """The grouped product, jagged along M, with block scales. ``rows``: rows of A in all items together."""
-    extents, operands = {"A": rows, "B": p.n}, []
+def with_item_scales(
+    p: KernelProblem, scalings: dict[str, Scaling], shapes: dict[str, tuple[int, ...]]
+) -> KernelProblem:
+    """The grouped product with block scales. ``shapes``: the stored shapes of the scales of all items."""
+    operands = []
     for x in p.operands:
-        scales = _scales(x.name, scalings[x.name], extents[x.name], p.k, x.name == "B")
+        *items, rows, columns = shapes[f"scale_{x.name.lower()}"]
+        s = scalings[x.name]
+        scales = _scales(x.name, s, (rows, columns), bool(items))
         named = {"name": x.access.name, "jagged": x.access.jagged, "group": x.access.group}
-        operands.append(replace(x, access=ScaledItems(*x.access.numbers, **named, scales=scales)))
+        blocks = rows if s.by_k else columns
+        operands.append(replace(x, access=ScaledItems(*x.access.numbers, **named, scales=scales, blocks=blocks)))
     return replace(p, operands=tuple(operands))

@@ -20,7 +20,10 @@ class Scaling(NamedTuple):
 
     def stored(self, extent: int, k: int) -> tuple[int, int]:
         """The stored shape of the scales."""
-        rows, depth = self.shape(extent, k)
+        return self.ordered(*self.shape(extent, k))
+
+    def ordered(self, rows: int, depth: int) -> tuple[int, int]:
+        """The stored shape of ``rows`` by ``depth`` scales."""
         return (depth, rows) if self.by_k else (rows, depth)
 
 

@@ -39,6 +39,9 @@ ${pdl.trigger_and_wait()}\
     @%p bra.uni PACK_${t.sides[1].name.upper()};
 % for x in t.sides:
 PACK_${x.name.upper()}:
+    ld.param.u32 %tmp0, [rows_${x.name}];
+    setp.ge.u32 %p, %packed_row, %tmp0;
+    @%p bra PACKED;
     ld.param.u64 %base, [${x.name.upper()}];  ld.param.u64 %copy, [copy_${x.name}];
     cvta.to.global.u64 %base, %base;
     add.u64 %copy, %copy, %tmp64;

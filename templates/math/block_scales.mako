@@ -4,14 +4,13 @@
 <%def name="setup()">
     // scales of blocks: bytes between those of blocks of rows and of K
     .reg .b64 %scale_base, %scale_k_x, %scale_k_y;
-    .reg .b32 %scale_row, %scale_first, %scale_index, %scale_k, %scale_block, %last_block;
+    .reg .b32 %scale_row, %scale_first, %scale_index, %scale_k, %scale_block, %scale_blocks;
     .reg .f32 %scale;
+    .reg .pred %has_block;
 % for x in plan.scales.sides:
     .reg .b32 %scale_rows_${x.role}, %scale_pitch_${x.role};
     ld.param.u32 %scale_rows_${x.role}, [scale_${x.name}_rows];  ld.param.u32 %scale_pitch_${x.role}, [scale_${x.name}_k];
 % endfor
-    sub.u32 %last_block, %K, 1;
-    shr.u32 %last_block, %last_block, ${plan.scales.block_shift};
     // this thread's first row in its warpgroup's
     mov.u32 %scale_row, 0;
 ${convert.add_thread_terms("%scale_row", "%wg_thread", plan.mainloop.row_terms)}\
@@ -25,15 +24,17 @@ ${convert.add_thread_terms("%scale_row", "%wg_thread", plan.mainloop.row_terms)}
 
 ## The addresses of the scales of a tile; loads those of its first block.
 <%def name="begin()">
+    add.u32 %scale_blocks, %K, ${plan.scales.last_of_block};
+    shr.u32 %scale_blocks, %scale_blocks, ${plan.scales.block_shift};
     // addresses of scales; rows outside the matrix have those of its last row
     mad.lo.u32 %scale_first, %wg, ${plan.mainloop.wg_rows}, %x0;
 % for x in plan.scales.sides:
     ld.param.u64 %scale_base, [scale_${x.name}];
     cvta.to.global.u64 %scale_base, %scale_base;
-  % if x.in_rows:
-    // from the first row of the item on
-    sub.u32 %scale_index, %rows_end, %M;
-    mad.wide.u32 %scale_base, %scale_index, %scale_rows_${x.role}, %scale_base;
+  % if x.entry:
+    // from those of the item on
+    ld.global.u64 %tmp64, [%descriptor+${x.entry}];
+    add.u64 %scale_base, %scale_base, %tmp64;
   % elif plan.scales.item:
     ld.param.u64 %tmp64, [scale_${x.name}_items];
     cvt.u64.u32 %tmp64b, ${plan.scales.item};
@@ -58,16 +59,17 @@ ${convert.add_thread_terms("%scale_row", "%wg_thread", plan.mainloop.row_terms)}
 ${load()}\
 </%def>
 
-## Loads the scales of the block of K that has element %scale_k, or of the last one.
+## Loads the scales of the block of K that has element %scale_k; zeros after the last block.
 <%def name="load()">
     shr.u32 %scale_block, %scale_k, ${plan.scales.block_shift};
-    min.u32 %scale_block, %scale_block, %last_block;
+    setp.lt.u32 %has_block, %scale_block, %scale_blocks;
     add.u32 %scale_k, %scale_k, ${plan.scales.depth};
 % for x in plan.scales.sides:
     mul.wide.u32 %scale_k_${x.role}, %scale_block, %scale_pitch_${x.role};
   % for to, at in zip(x.loaded.all, x.addresses.all):
     add.u64 %scale_base, ${at}, %scale_k_${x.role};
-    ld.global.nc.f32 ${to}, [%scale_base];
+    mov.f32 ${to}, 0f00000000;
+    @%has_block ld.global.nc.f32 ${to}, [%scale_base];
   % endfor
 % endfor
 </%def>

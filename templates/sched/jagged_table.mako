@@ -161,6 +161,13 @@ ${descriptor(t, table, "@%in_items ")}\
     cvt.u64.u32 %item_start64, %item_start;
     cvt.u64.u32 %item64, %item;
 % if t.by_block:
+  % if t.scales_by_block:
+    ld.param.u32 %tmp0, [scale_blocks];
+    add.u32 %blocks, %item_length, ${t.last_of_block};
+    shr.u32 %blocks, %blocks, ${t.block_shift};
+    sub.u32 %tmp0, %tmp0, %blocks;
+    min.u32 %first_block, %first_block, %tmp0;
+  % endif
     cvt.u64.u32 %first_block64, %first_block;
     cvt.u64.u32 %packed_block64, %packed_block;
 % endif

@@ -12,6 +12,7 @@ from ptxgen.codegen.parts.parameters import Parameters
 from ptxgen.codegen.parts.part import Allocator
 from ptxgen.codegen.source import Step
 from ptxgen.codegen.vectorized import WARP, ceil_div
+from ptxgen.lowering.block_scales import item_scales
 from ptxgen.lowering.descriptor_table import Items, items_of
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.lowering.packed_copy import ROW
@@ -26,7 +27,8 @@ class JaggedTable(Packing):
     """The kernel that writes the descriptor table of a jagged group to the workspace, before the product. It has one
     block, and each thread writes descriptors.
 
-    The offsets are clamped to the extent of the whole array, so that no item is outside the array.
+    The offsets are clamped to the extent of the whole array, and first blocks of scales to their number, so that no
+    item is outside the array.
     """
 
     layout: DescriptorTable
@@ -41,17 +43,23 @@ class JaggedTable(Packing):
         return ["a", "b", "c", *self.layout.operands]
 
     @property
+    def scales_by_block(self) -> bool:
+        """True if A and B have scales for blocks of K of each item."""
+        return self.along_k and bool(item_scales(self.problem))
+
+    @property
     def by_block(self) -> bool:
         """True if a place depends on the blocks of K of the items before this one."""
         return any(self.place(name) != ITEM_START for name in self.arrays)
 
     def place(self, name: str) -> str:
         """The register with the place of an item along the jagged axis in array ``name``."""
-        return ITEM_START
+        return "%first_block64" if self.scales_by_block and name in item_scales(self.problem) else ITEM_START
 
     def array_steps(self, p: KernelProblem, name: str) -> tuple[int, int]:
         """The steps of array ``name``: from one item to the next, and per index of ``place``."""
-        return items_of(p).steps(name)
+        scaled = item_scales(p)
+        return scaled[name].scale_steps if name in scaled else items_of(p).steps(name)
 
     @property
     def along_k(self) -> bool:
@@ -77,6 +85,7 @@ class JaggedTable(Packing):
             Parameters("u32", ("items", "extent"), lambda x: _items_and_extent(items_of(x.p)), same_line=True),
             Parameters("u32", ("M", "N", "K", "lda", "ldb", "ldc"), lambda x: _largest(items_of(x.p))),
             Parameters("u64", steps, lambda x: (n for name in self.arrays for n in self.array_steps(x.p, name))),
+            *([Parameters("u32", ("scale_blocks",), _scale_blocks)] if self.scales_by_block else []),
         ]
 
     def steps(self, launched: Launched) -> tuple[Step, ...]:
@@ -98,6 +107,11 @@ def _items_and_extent(group: Items) -> tuple[int, int]:
     """The number of items, and the extent of all items along the jagged axis."""
     ends = group.offsets
     return len(group.items), int(ends[-1]) if len(ends) else 0
+
+
+def _scale_blocks(x: Launched) -> tuple[int]:
+    """The number of scales along K in the arrays of scales."""
+    return (min(scaled.blocks for scaled in item_scales(x.p).values()),)
 
 
 def _largest(group: Items) -> Iterator[int]:

@@ -49,7 +49,7 @@ from ptxgen.families.wgmma.packing.items import PACKED, ItemPacking
 from ptxgen.families.wgmma.packing.rows import RowPacking
 from ptxgen.families.wgmma.packing.split_bf16x3 import SplitPacking
 from ptxgen.lowering.aggregate import Aggregate
-from ptxgen.lowering.block_scales import block_scaled
+from ptxgen.lowering.block_scales import block_scaled, scales_of
 from ptxgen.lowering.descriptor_table import grouped
 from ptxgen.lowering.im2col_descriptor import im2col
 from ptxgen.lowering.kernel_problem import KernelProblem
@@ -91,8 +91,8 @@ class WgmmaPlan(Plan):
         m, s = self.mainloop, self.scheduler
         self.scales: BlockScales | GroupScales | NoScales = NoScales()
         if block_scaled(p):
-            item = "%item" if grouped(p) else "%batch_index" if self.batch.active else ""
-            self.scales = BlockScales(p, m, s.x_extent, s.y_extent, item, "a" if grouped(p) else "")
+            item = "%batch_index" if self.batch.active else ""
+            self.scales = BlockScales(p, m, s.x_extent, s.y_extent, item, s.table if grouped(p) else None)
         weights = quantized_rows(p)
         if weights is not None:
             scales, item = FragmentScales if weights.rounded else GroupScales, "%item" if grouped(p) else ""
@@ -207,7 +207,8 @@ class WgmmaPlan(Plan):
             return ListedTileScheduler(c, g, self.device, False)
         if not grouped(p):
             return TileScheduler(c, g, self.device, self.batch.active)
-        entries = (*p.sink.arrays, *(PACKED if packs_items(p) else ()))
+        scales = tuple(scales_of(p, name).array for name in "AB") if block_scaled(p) else ()
+        entries = (*p.sink.arrays, *scales, *(PACKED if packs_items(p) else ()))
         table = DescriptorTable(*cluster_tile(c), p.sink.arithmetic, entries)
         return GroupedTileScheduler(c, g, self.device, False, table, grouped_rows.jagged(p), packs_items(p))
 

@@ -51,9 +51,7 @@ def lower_grouped(problem: GroupedGemm) -> KernelProblem:
         moved=problem.bytes,
     )
     # without products, there is nothing to scale
-    return (
-        with_item_scales(group, problem.scalings, int(problem.extents[:, 0].sum())) if problem.scalings and k else group
-    )
+    return with_item_scales(group, problem.scalings, problem.scale_shapes) if problem.scalings and k else group
 
 
 def _mean(extents: NDArray[np.float64], work: NDArray[np.float64]) -> int:

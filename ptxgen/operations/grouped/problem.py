@@ -17,7 +17,7 @@ from ptxgen.arguments import integer, plain, shown, word
 from ptxgen.errors import InputError, ShapeError
 from ptxgen.operations.gemm.problem import LAYOUTS, Gemm, check_blocks, scalings_of
 from ptxgen.problem.base import ELEMENTWISE_OPERANDS, EXTENT_LIMIT, MEMORY_LIMIT, ProblemBase, described
-from ptxgen.problem.block_scales import Scaling
+from ptxgen.problem.block_scales import DEPTH, Scaling
 
 Ints = NDArray[np.int64]
 
@@ -40,8 +40,10 @@ class GroupedGemm(ProblemBase):
     ``jagged``: the axis along which items are parts of one array, whose sizes are on the device. ``m``: items are
     ranges of rows of A and C (B is E×K×N for E items); ``k``: items are ranges of columns of A and rows of B (C is
     E×M×N); the other extents are the same in all items. One kernel serves all sizes; the sizes in ``items`` serve
-    selection and timing. ``block_a``, ``block_b``: as in ``Gemm``, only with ``m``; the scales of A, like A, are one
-    array with the rows of all items.
+    selection and timing. ``block_a``, ``block_b``: as in ``Gemm``, only if jagged. With ``m``, the scales of A, like A,
+    are one array with the rows of all items. With ``k``, so are the scales of A and of B: the first block of an item
+    begins at the first column of the item, and its scales follow those of the item before. ``scale_blocks``: the number
+    of blocks along K of these arrays; 0: that of the items.
 
     ShapeError, DtypeError, InputError: an argument breaks a rule; the message names the item.
     """
@@ -67,8 +69,11 @@ class GroupedGemm(ProblemBase):
         default="",
         metadata=described("grouped: m or k, the axis along which items are parts of one array. [default: none]"),
     )
-    block_a: str = field(default="", metadata=described("Blocks of A with scales, of jagged=m: 1x128 or 1x128t."))
-    block_b: str = field(default="", metadata=described("Blocks of B with scales, of jagged=m, likewise or 128x128."))
+    block_a: str = field(default="", metadata=described("Blocks of A with scales, if jagged: 1x128 or 1x128t."))
+    block_b: str = field(
+        default="", metadata=described("Blocks of B with scales, if jagged: likewise; of jagged=m also 128x128.")
+    )
+    scale_blocks: int = 0
     dtype_b: str = field(
         default="",
         metadata=described("Type of B, if it is another 8-bit float than that of A. [default: the type of A]", "DTYPE"),
@@ -96,12 +101,8 @@ class GroupedGemm(ProblemBase):
                 raise ShapeError(
                     f"n of item {i} is {n}; with a gated activation it must be even: a gate and a value in turn"
                 )
-        if self.block_a and (self.jagged != "m" or self.scalings["A"].rows > 1):
-            raise InputError(
-                f"block_a is {self.block_a} with jagged={self.jagged or 'none'}; groups have scales of blocks with"
-                " jagged=m, of 1x128 or 1x128t of A"
-            )
-        self._normalize_integers(("aligned_a", "aligned_b", "aligned_c"))
+        self._normalize_integers(("aligned_a", "aligned_b", "aligned_c", "scale_blocks"))
+        self._check_blocks()
         for name, element in zip(("aligned_a", "aligned_b", "aligned_c"), self.types, strict=True):
             self._check_alignment(name, element)
         self._normalize_leading_dimensions()
@@ -109,6 +110,26 @@ class GroupedGemm(ProblemBase):
         size = max(self.element.bytes, self.output.bytes)
         if self.sizes and max(self.sizes) * size > MEMORY_LIMIT:
             raise ShapeError(f"items span {max(self.sizes) * size} bytes; they must span at most {MEMORY_LIMIT}")
+
+    def _check_blocks(self) -> None:
+        """Raises InputError if items have no scales of such blocks, and ShapeError if they have too few."""
+        if self.scale_blocks and not (self.block_a and self.jagged == "k"):
+            raise InputError(f"scale_blocks is {self.scale_blocks}; it must be 0 without scales of blocks and jagged=k")
+        if not self.block_a:
+            return
+        if not self.jagged or self.scalings["A"].rows > 1:
+            raise InputError(
+                f"block_a is {self.block_a} with jagged={self.jagged or 'none'}; groups have scales of blocks with"
+                " jagged=m or k, of 1x128 or 1x128t of A"
+            )
+        if self.jagged == "k" and (self.scalings["B"].rows > 1 or self.layout != "NT"):
+            raise InputError(
+                f"block_b is {self.block_b} with jagged=k and layout {self.layout}; scales of blocks with jagged=k take"
+                " 1x128 or 1x128t of B, and layout NT, in which K is contiguous"
+            )
+        least = -(-int(self.extents[:, 2].sum()) // DEPTH)
+        if self.scale_blocks and self.scale_blocks < least:
+            raise ShapeError(f"scale_blocks is {self.scale_blocks}; it must be at least {least}, the blocks of all K")
 
     def _normalize_leading_dimensions(self) -> None:
         """Sets ``ld`` to its shortest form. ShapeError: a leading dimension is less than a row of its item."""
@@ -311,14 +332,25 @@ class GroupedGemm(ProblemBase):
     def scale_shapes(self) -> dict[str, tuple[int, ...]]:
         if not self.scalings:
             return {}
-        n, k = (int(x) for x in self.extents[:, 1:].max(axis=0, initial=0))
-        a = self.scalings["A"].stored(int(self.extents[:, 0].sum()), k)
-        return {"scale_a": a, "scale_b": (len(self.items), *self.scalings["B"].stored(n, k))}
+        m, n, k = (int(x) for x in self.extents.max(axis=0, initial=0))
+        a, b = self.scalings["A"], self.scalings["B"]
+        if self.jagged == "k":
+            blocks = self.scale_blocks or int(self.first_blocks[-1])
+            return {"scale_a": a.ordered(m, blocks), "scale_b": b.ordered(n, blocks)}
+        return {
+            "scale_a": a.stored(int(self.extents[:, 0].sum()), k),
+            "scale_b": (len(self.items), *b.stored(n, k)),
+        }
+
+    @cached_property
+    def first_blocks(self) -> Ints:
+        """The number of blocks of K of the items before each item, and of all items."""
+        return np.concatenate([[0], np.cumsum(-(-self.extents[:, 2] // DEPTH))])
 
     @property
     def item_arrays(self) -> tuple[str, ...]:
         """The arrays besides A, B, C and those of the epilogue whose first axis is the item."""
-        return ("scale_b",) if self.scalings else ()
+        return ("scale_b",) if self.scalings and self.jagged == "m" else ()
 
     @property
     def arrays(self) -> tuple[str, ...]:
@@ -344,7 +376,7 @@ class GroupedGemm(ProblemBase):
         repeats = _rounded(np.array([max(1, len(extents) // len(chosen))]), 1)[0]
         a, b, c = (x * element.bytes for x, element in zip(self.vectors, self.types, strict=True))
         items = tuple((m, n, k) for m, n, k in np.repeat(chosen, repeats, axis=0).tolist())
-        return replace(self, items=items, ld="", aligned_a=a, aligned_b=b, aligned_c=c)
+        return replace(self, items=items, ld="", aligned_a=a, aligned_b=b, aligned_c=c, scale_blocks=0)
 
     @property
     def stored(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:

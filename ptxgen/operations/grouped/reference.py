@@ -32,7 +32,12 @@ def epilogue_view(p: GroupedGemm, name: str, memory: Array, i: int) -> Array:
 def scale_views(p: GroupedGemm, arrays: Mapping[str, Array], i: int) -> dict[str, Array]:
     """The block scales of item ``i``, or the scales and zero points of its weights."""
     views = {name: arrays[name][i] for name in p.item_arrays}
-    if p.scalings:
+    if p.scalings and p.jagged == "k":
+        blocks = slice(*p.first_blocks[i : i + 2])
+        for name, s in p.scalings.items():
+            x = arrays[f"scale_{name.lower()}"]
+            views[f"scale_{name.lower()}"] = x[blocks] if s.by_k else x[:, blocks]
+    elif p.scalings:
         first = int(p.extents[:i, 0].sum())
         rows, a = slice(first, first + p.items[i][0]), arrays["scale_a"]
         views["scale_a"] = a[:, rows] if p.scalings["A"].by_k else a[rows]

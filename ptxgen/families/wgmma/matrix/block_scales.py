@@ -11,17 +11,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from ptxgen.codegen.grouped.descriptor_table import DescriptorTable
 from ptxgen.codegen.parts.parameters import Parameters
 from ptxgen.codegen.parts.part import Part
 from ptxgen.codegen.registers import Tile
 from ptxgen.codegen.vectorized import WARP, Log2, log2
 from ptxgen.families.wgmma.geometry import COLUMNS, ROWS
 from ptxgen.families.wgmma.matrix.mainloop import Mainloop
-from ptxgen.lowering.block_scales import Scales, scales_of
+from ptxgen.lowering.block_scales import BYTES, Scales, scales_of
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.block_scales import DEPTH
-
-BYTES = 4  #: bytes of a scale
 
 
 class ScaledSums(NamedTuple):
@@ -47,7 +46,8 @@ class SideScales:
     """The scales that a thread loads for X or Y. ``role``: x or y; ``name``: a or b; ``rows``: rows of a block;
     ``extent``: the register with the operand's number of rows; ``first``: the register with the warpgroup's first row;
     ``thread``: the register that is added to ``first``, or empty; ``offsets``: rows from the sum of ``first`` and
-    ``thread`` to the row of each scale; ``in_rows``: True if items are rows of one array."""
+    ``thread`` to the row of each scale; ``entry``: the offset in a descriptor of the place of an item's scales, or
+    empty."""
 
     role: str
     name: str
@@ -56,7 +56,7 @@ class SideScales:
     first: str
     thread: str
     offsets: tuple[int, ...]
-    in_rows: bool
+    entry: str
 
     #: log2 of the rows of a block
     shift = Log2("rows")
@@ -85,27 +85,27 @@ class SideScales:
         def scales(x: object) -> Scales:
             return scales_of(x.p, name.upper())  # type: ignore[attr-defined]
 
-        return [
-            Parameters(
-                "u32",
-                (f"scale_{name}_rows", f"scale_{name}_k"),
-                lambda x: (BYTES * scales(x).along_rows, BYTES * scales(x).along_k),
-            ),
-            Parameters("u64", (f"scale_{name}_items",), lambda x: (BYTES * scales(x).along_items,)),
-        ]
+        strides = Parameters(
+            "u32",
+            (f"scale_{name}_rows", f"scale_{name}_k"),
+            lambda x: (BYTES * scales(x).along_rows, BYTES * scales(x).along_k),
+        )
+        items = Parameters("u64", (f"scale_{name}_items",), lambda x: (BYTES * scales(x).along_items,))
+        return [strides, *([] if self.entry else [items])]
 
 
 @dataclass(frozen=True)
 class BlockScales(Part):
-    """The scales by which the sums of a math warpgroup are multiplied. ``item``: the register with the number of an
-    item that has scales of its own, or empty; ``first_rows``: operands whose items are rows of one array."""
+    """The scales by which the sums of a math warpgroup are multiplied. ``item``: the register with the number of a
+    batch item that has scales of its own, or empty; ``table``: the descriptor table of a group, which has the places of
+    the items' scales, or None."""
 
     problem: KernelProblem
     mainloop: Mainloop
     x_extent: str
     y_extent: str
     item: str
-    first_rows: str = ""
+    table: DescriptorTable | None = None
 
     template = "math/block_scales.mako"
 
@@ -116,18 +116,18 @@ class BlockScales(Part):
         if rows > 1:
             span = math.gcd(ROWS * m.mi, rows)
             thread, offsets = "", list(range(0, ROWS * m.mi, span))
-        return SideScales(
-            "x", m.x.name, rows, self.x_extent, "%scale_first", thread, tuple(offsets), m.x.name in self.first_rows
-        )
+        entry = self._entry(m.x.name)
+        return SideScales("x", m.x.name, rows, self.x_extent, "%scale_first", thread, tuple(offsets), entry)
 
     @property
     def y(self) -> SideScales:
         m, rows = self.mainloop, self._rows(self.mainloop.y.name)
         thread, step = ("%lane", WARP) if rows == 1 else ("", math.gcd(m.y_tile, rows))
         offsets = range(0, m.y_tile, step)
-        return SideScales(
-            "y", m.y.name, rows, self.y_extent, "%y0", thread, tuple(offsets), m.y.name in self.first_rows
-        )
+        return SideScales("y", m.y.name, rows, self.y_extent, "%y0", thread, tuple(offsets), self._entry(m.y.name))
+
+    def _entry(self, name: str) -> str:
+        return str(self.table.at(scales_of(self.problem, name.upper()).array)) if self.table is not None else ""
 
     @property
     def sides(self) -> tuple[SideScales, SideScales]:
@@ -141,6 +141,8 @@ class BlockScales(Part):
     @property
     def block_shift(self) -> int:
         return log2(DEPTH)
+
+    last_of_block = DEPTH - 1
 
     @property
     def parameters(self) -> list[Parameters]:

@@ -96,12 +96,13 @@ class ItemPacking(JaggedTable):
 
     @property
     def pack_parameters(self) -> ParameterList:
-        places = ("table", *(f"copy_{name}" for name in self.names))
+        places, rows = (tuple(f"{word}_{name}" for name in self.names) for word in ("copy", "rows"))
         buffers = ("table", *self.names)
         return ParameterList(
             (
                 *addresses(self.problem),
-                Parameters("u64", places, lambda x: (x.buffers.packed[name] for name in buffers)),
+                Parameters("u64", ("table", *places), lambda x: (x.buffers.packed[name] for name in buffers)),
+                Parameters("u32", rows, lambda x: (packed_rows(x.p, name) for name in self.names)),
                 Parameters("u32", ("items",), lambda x: (len(items_of(x.p).items),), same_line=True),
             )
         )
