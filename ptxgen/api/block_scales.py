@@ -38,6 +38,29 @@ def block_scales(
     return first.checked(blocks), second.checked(blocks)
 
 
+def item_block_scales(a: View, b: View, scale_a: Any, scale_b: Any, least: int) -> tuple[BlockScale, BlockScale]:
+    """The block scales of A and of B whose items are ranges of K: one for each row of A and each column of B, and each
+    block of an item. ``a``: M×K; ``b``: K×N; ``scale_a``: M×B; ``scale_b``: B×N; ``least``: the least B.
+
+    ShapeError, DtypeError, InputError: the scales do not fit the operands; messages have the shape of ``scale_a`` as
+    its transpose, B×M.
+    """
+    first = _Side("scale_a", tensor(scale_a, "scale_a"), scale_a, a, a.shape[-2], 1)
+    second = _Side("scale_b", tensor(scale_b, "scale_b"), scale_b, b, b.shape[-1], 0)
+    counts = []
+    for x in (first, second):
+        shape = x.view.shape[:: -1 if x.along_k else 1]
+        if len(shape) != 2 or shape[1] != x.extent or shape[0] < least:
+            raise ShapeError(
+                f"{x.argument} is {'x'.join(map(str, shape))}; it must be Bx{x.extent} with B of at least {least}, one"
+                f" scale of each column for each {DEPTH} rows of an item"
+            )
+        counts.append(shape[0])
+    if counts[0] != counts[1]:
+        raise ShapeError(f"scale_a has {counts[0]} rows and scale_b has {counts[1]}; they must have the same number")
+    return first.checked(counts[0]), second.checked(counts[0])
+
+
 class _Side:
     """The scales of one operand. ``extent``: the number of rows of A, or of columns of B; ``along_k``: which of the
     last two axes of the scales is along K, 0 or 1."""

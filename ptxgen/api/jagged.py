@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from ptxgen.api import call_lock, drivers, new_arrays, quantized_jagged, streams
 from ptxgen.api.arrays import (
     View,
@@ -16,10 +18,11 @@ from ptxgen.api.arrays import (
     require_same_memory,
     view,
 )
-from ptxgen.api.block_scales import BlockScale, block_scales
+from ptxgen.api.block_scales import BlockScale, block_scales, item_block_scales
 from ptxgen.api.epilogue_args import Activation, activation_name, columns_of_c
 from ptxgen.api.gemm import check_same_dtype, number
 from ptxgen.api.jagged_calls import (
+    along_axis,
     check_offset_values,
     check_out,
     checked_offsets,
@@ -36,6 +39,7 @@ from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.operations.gemm.strided_arrays import C
 from ptxgen.operations.grouped.problem import GroupedGemm, write_leading_dimensions
 from ptxgen.problem.base import ELEMENTWISE_OPERANDS, OUT_DTYPES
+from ptxgen.problem.block_scales import DEPTH
 from ptxgen.problem.dtypes import dtype
 
 
@@ -94,13 +98,28 @@ def gemm_jagged_weight_grad(
     beta: float = 0.0,
     compute: str | None = None,
     deterministic: bool = False,
+    scale_a: Any = None,
+    scale_b: Any = None,
 ) -> Any:
     """The gradient of ``gemm_jagged`` with respect to ``w``, E×K×N: for each expert, the transpose of its rows of ``x``
     (T×K) times its rows of ``dy`` (T×N). An expert without rows gives zeros. The arguments are those of
-    ``gemm_jagged``, without an epilogue. There are no block scales along T, because blocks would begin at offsets that
-    only the device has: with offsets on the host, ``gemm`` takes the rows of one expert and their scales."""
-    transposed = x.T if len(getattr(x, "shape", ())) == 2 else x
-    return _jagged("k", (transposed, "x"), (dy, "dy"), offsets, out, alpha, beta, compute, deterministic, {}, None)
+    ``gemm_jagged``, without an epilogue but for block scales.
+
+    ``scale_a``, ``scale_b``: float32, B×K and B×N: for 8-bit floats, one scale of each column of ``x`` and of ``dy``
+    for each 128 rows of an expert. The first block of an expert begins at its first row, its last block may be shorter,
+    and its scales follow those of the expert before. B is at least the number of blocks, and at least ⌈T/128⌉ with
+    offsets on a GPU, which the call does not read; further scales are not read. With block scales ``x`` and ``dy`` are
+    best contiguous along T: a call copies them to that order otherwise.
+
+    ShapeError, DtypeError, OverlapError, InputError: an argument breaks a rule.
+    """
+    arrays = {"scale_a": _transposed(scale_a), "scale_b": scale_b}
+    return _jagged("k", (_transposed(x), "x"), (dy, "dy"), offsets, out, alpha, beta, compute, deterministic, arrays, None)
+
+
+def _transposed(x: Any) -> Any:
+    """The transpose of a matrix; other objects as they are."""
+    return x.T if len(getattr(x, "shape", ())) == 2 else x
 
 
 def _transposed_weights(w: Any) -> Any:
@@ -144,7 +163,7 @@ def _jagged(
         result = new_arrays.empty_array(a, shape, dtype(OUT_DTYPES[va.dtype.name][0])) if out is None else out
         vc = view(result, "out", batched=True)
         check_out(va, vc, shape)
-        scales = _block_scales(axis, va, vb, arrays)
+        scales = _block_scales(axis, va, vb, arrays, ends)
         blocks, scaled = (
             [word for word, _ in scales],
             dict(zip(("scale_a", "scale_b"), (v for _, v in scales), strict=False)),
@@ -160,10 +179,15 @@ def _jagged(
         if 0 not in shape and items:
             if alpha == 0:
                 va, vb = emptied(va, -1), emptied(vb, -2)
-            va, vb = with_layout(va, name_a), with_layout(vb, name_b)
             problem: GroupedGemm | Gemm
+            if blocks and axis == "k":
+                va, vb = along_axis(va, name_a, 1), along_axis(vb, name_b, 0)
+            else:
+                va, vb = with_layout(va, name_a), with_layout(vb, name_b)
             group = _problem(axis, va, vb, vc, items, epilogue, compute, deterministic)
-            problem = group = replace(group, block_a=blocks[0], block_b=blocks[1]) if blocks else group
+            if blocks:
+                group = _with_blocks(group, va, vb, blocks, epilogue[1]["scale_b"])
+            problem = group
             views: tuple[View, ...] = (va, vb, vc, *epilogue[1].values(), ends)
             if alpha == 0 and axis == "k":  # the items differ in K alone
                 problem, views = _without_items(group), (va, vb, vc)
@@ -193,16 +217,37 @@ def _check_operands(axis: str, a: View, b: View, name_a: str, name_b: str, items
     return items, a.shape[0], b.shape[1]
 
 
-def _block_scales(axis: str, a: View, b: View, arrays: dict[str, Any]) -> tuple[BlockScale, ...]:
+def _block_scales(axis: str, a: View, b: View, arrays: dict[str, Any], ends: View) -> tuple[BlockScale, ...]:
     """The block scales of both operands; empty: there are none. ShapeError, DtypeError, InputError: they do not fit the
     operands."""
     shapes: list[tuple[int, ...]] = [getattr(arrays.get(name), "shape", ()) for name in ("scale_a", "scale_b")]
+    if axis == "k":
+        given = arrays["scale_a"] is not None and arrays["scale_b"] is not None
+        return item_block_scales(a, b, arrays["scale_a"], arrays["scale_b"], _least_blocks(a, ends)) if given else ()
     if axis != "m" or [len(shape) for shape in shapes] != [2, 3]:
         return ()
     scales = block_scales(a, b, arrays["scale_a"], arrays["scale_b"], always=True)
     if a.shape[0] != shapes[0][0]:
         raise ShapeError(f"scale_a is {shapes[0][0]}x{shapes[0][1]}; it must have {a.shape[0]} rows, one for each of a")
     return scales or ()
+
+
+def _least_blocks(a: View, ends: View) -> int:
+    """The number of blocks of K of all items: the exact number if the offsets are on the host, else the least."""
+    if not ends.host:
+        return -(-a.shape[1] // DEPTH)
+    lengths = np.maximum(np.diff(as_numpy(ends), prepend=0), 0)
+    return int((-(-lengths // DEPTH)).sum())
+
+
+def _with_blocks(group: GroupedGemm, a: View, b: View, blocks: list[str], scale_b: View) -> GroupedGemm:
+    """The group with scales of ``blocks``. If it is jagged along K, K is contiguous in both operands."""
+    if group.jagged != "k":
+        return replace(group, block_a=blocks[0], block_b=blocks[1])
+    lds = [max(v.strides[n] if v.shape[n] > 1 else 0, a.shape[1], 1) for v, n in ((a, 0), (b, 1))]
+    ld = "" if a.host else write_leading_dimensions([[*lds, int(group.lds[0][C])]])
+    count = scale_b.shape[0]
+    return replace(group, layout="NT", ld=ld, block_a=blocks[0], block_b=blocks[1], scale_blocks=count)
 
 
 def _problem(

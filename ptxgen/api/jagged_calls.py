@@ -66,6 +66,16 @@ def with_layout(v: View, name: str) -> View:
     return view(copy(), name, batched=True)
 
 
+def along_axis(v: View, name: str, axis: int) -> View:
+    """The matrix, or a copy of it, with adjacent elements along ``axis`` and a pitch along the other axis."""
+    length, pitch = v.shape[axis], v.strides[1 - axis]
+    if v.host or ((v.strides[axis] == 1 or length <= 1) and (pitch >= length or v.shape[1 - axis] <= 1)):
+        return v
+    x = v.origin if axis else v.origin.T
+    copy = x.contiguous() if hasattr(x, "contiguous") else x.copy()
+    return view(copy if axis else copy.T, name)
+
+
 def check_offset_values(ends: np.ndarray[Any, Any], extent: int, axis: str) -> None:
     """InputError: an offset decreases, or passes the extent. The message names the item."""
     before = np.concatenate([[0], ends[:-1]])
