@@ -80,7 +80,7 @@ class Tensor:
         last = sum((n - 1) * s for n, s in zip(self.shape, self.strides, strict=True))
         flat = np.empty(last + 1 if 0 not in self.shape else 0, self.element_type)
         self.driver.download(self.address, flat)
-        return np.lib.stride_tricks.as_strided(flat, self.shape, [flat.itemsize * s for s in self.strides])
+        return np.ndarray(self.shape, flat.dtype, flat, strides=[flat.itemsize * s for s in self.strides])
 
     def new_empty(self, shape: tuple[int, ...], dtype: Any = None) -> Tensor:
         Tensor.made += 1
@@ -122,6 +122,10 @@ class Tensor:
         out.shape = tuple(self.shape[i] for i in order)
         out.strides = tuple(self.strides[i] for i in order)
         return out
+
+    @property
+    def T(self) -> Tensor:
+        return self.permute((1, 0))
 
     def reshape(self, *shape: int) -> Tensor:
         """A view of a contiguous tensor with another shape; -1 stands for the rest."""

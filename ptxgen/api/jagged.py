@@ -107,9 +107,8 @@ def gemm_jagged_weight_grad(
 
     ``scale_a``, ``scale_b``: float32, B×K and B×N: for 8-bit floats, one scale of each column of ``x`` and of ``dy``
     for each 128 rows of an expert. The first block of an expert begins at its first row, its last block may be shorter,
-    and its scales follow those of the expert before. B is at least the number of blocks, and at least ⌈T/128⌉ with
-    offsets on a GPU, which the call does not read; further scales are not read. With block scales ``x`` and ``dy`` are
-    best contiguous along T: a call copies them to that order otherwise.
+    and its scales follow those of the expert before. B is at least the number of blocks, and at least ⌈T/128⌉. With
+    block scales ``x`` and ``dy`` are best contiguous along T: a call copies them to that order otherwise.
 
     ShapeError, DtypeError, OverlapError, InputError: an argument breaks a rule.
     """
@@ -233,11 +232,10 @@ def _block_scales(axis: str, a: View, b: View, arrays: dict[str, Any], ends: Vie
 
 
 def _least_blocks(a: View, ends: View) -> int:
-    """The number of blocks of K of all items: the exact number if the offsets are on the host, else the least."""
-    if not ends.host:
-        return -(-a.shape[1] // DEPTH)
-    lengths = np.maximum(np.diff(as_numpy(ends), prepend=0), 0)
-    return int((-(-lengths // DEPTH)).sum())
+    """The least number of blocks of K that scales must have: those of the whole K, and those of all items if their
+    offsets are on the host."""
+    lengths = np.maximum(np.diff(as_numpy(ends), prepend=0), 0) if ends.host else np.zeros(0, np.int64)
+    return max(-(-a.shape[1] // DEPTH), int((-(-lengths // DEPTH)).sum()))
 
 
 def _with_blocks(group: GroupedGemm, a: View, b: View, blocks: list[str], scale_b: View) -> GroupedGemm:
@@ -246,8 +244,11 @@ def _with_blocks(group: GroupedGemm, a: View, b: View, blocks: list[str], scale_
         return replace(group, block_a=blocks[0], block_b=blocks[1])
     lds = [max(v.strides[n] if v.shape[n] > 1 else 0, a.shape[1], 1) for v, n in ((a, 0), (b, 1))]
     ld = "" if a.host else write_leading_dimensions([[*lds, int(group.lds[0][C])]])
-    count = scale_b.shape[0]
-    return replace(group, layout="NT", ld=ld, block_a=blocks[0], block_b=blocks[1], scale_blocks=count)
+    count, items = scale_b.shape[0], group.items
+    if group.first_blocks[-1] > count:  # the typical items have more blocks than the true ones: let them be whole
+        (m, n, _), ends = items[0], np.minimum(-(-group.offsets // DEPTH) * DEPTH, a.shape[1])
+        items = tuple((m, n, k) for k in np.diff(ends, prepend=0).tolist())
+    return replace(group, items=items, layout="NT", ld=ld, block_a=blocks[0], block_b=blocks[1], scale_blocks=count)
 
 
 def _problem(

@@ -1,4 +1,4 @@
-## Loads of packed items: %k is the place in a block of ${plan.loads.block} elements of K, which has all rows of the item.
+## Loads of packed items: %k is the place in a block of K, which has all rows of the item.
 <%def name="setup()"></%def>
 
 <%def name="begin()">
@@ -8,7 +8,7 @@
 </%def>
 
 <%def name="step()">
-% if plan.config.u < plan.loads.block:
+% if plan.loads.by_parts:
     add.u32 %k, %k, ${plan.config.u};
     setp.eq.u32 %p, %k, ${plan.loads.block};
     @%p mov.u32 %k, 0;

@@ -223,23 +223,7 @@ LOADED:
 % for j in b.all:
     // shift the two chunks to the required bytes: by 8, by 4, then by less than 4
     @!%whole${j} bra STORED${j};
-    cvt.u32.u64 %shift, %src${j};
-    and.b32 %tmp0, %shift, 8;
-    setp.ne.u32 %p, %tmp0, 0;
-  % for shifted, after, word in b.by_8[j]:
-    selp.b32 ${shifted}, ${after}, ${word}, %p;
-  % endfor
-    and.b32 %tmp0, %shift, 4;
-    setp.ne.u32 %p, %tmp0, 0;
-  % for shifted, after, word in b.by_4:
-    selp.b32 ${shifted}, ${after}, ${word}, %p;
-  % endfor
-  % if b.by_bytes:
-    shl.b32 %shift, %shift, 3;
-  % endif
-  % for shifted, word, after in b.by_bytes:
-    shf.r.wrap.b32 ${shifted}, ${word}, ${after}, %shift;
-  % endfor
+${shift_bytes(b, j)}\
     st.global.v4.b32 [%dst${j}], ${b.vector};
 STORED${j}:
     // at the edges of the operand: element by element, up to the end of the row
@@ -259,6 +243,27 @@ NEXT${j}:
   % if j == 0:
     @%last bra DONE;
   % endif
+% endfor
+</%def>
+
+## The bytes from address %src${j} on, in two aligned chunks, become those of a chunk.
+<%def name="shift_bytes(b, j)">
+    cvt.u32.u64 %shift, %src${j};
+    and.b32 %tmp0, %shift, 8;
+    setp.ne.u32 %p, %tmp0, 0;
+% for shifted, after, word in b.by_8[j]:
+    selp.b32 ${shifted}, ${after}, ${word}, %p;
+% endfor
+    and.b32 %tmp0, %shift, 4;
+    setp.ne.u32 %p, %tmp0, 0;
+% for shifted, after, word in b.by_4:
+    selp.b32 ${shifted}, ${after}, ${word}, %p;
+% endfor
+% if b.by_bytes:
+    shl.b32 %shift, %shift, 3;
+% endif
+% for shifted, word, after in b.by_bytes:
+    shf.r.wrap.b32 ${shifted}, ${word}, ${after}, %shift;
 % endfor
 </%def>
 

@@ -1,16 +1,17 @@
 ## Sums of 128 elements of K, times the scales of their blocks of A and B, are added to the totals. The scales of the next block
 ## are loaded while the present block is multiplied.
 <%namespace name="convert" file="/ptx/convert.mako"/>
+<%namespace name="last" file="/${context['plan'].scales.last_template}"/>
 <%def name="setup()">
     // scales of blocks: bytes between those of blocks of rows and of K
     .reg .b64 %scale_base, %scale_k_x, %scale_k_y;
-    .reg .b32 %scale_row, %scale_first, %scale_index, %scale_k, %scale_block, %scale_blocks;
+    .reg .b32 %scale_row, %scale_first, %scale_index, %scale_k, %scale_block, %last_block;
     .reg .f32 %scale;
-    .reg .pred %has_block;
 % for x in plan.scales.sides:
     .reg .b32 %scale_rows_${x.role}, %scale_pitch_${x.role};
     ld.param.u32 %scale_rows_${x.role}, [scale_${x.name}_rows];  ld.param.u32 %scale_pitch_${x.role}, [scale_${x.name}_k];
 % endfor
+${last.setup()}\
     // this thread's first row in its warpgroup's
     mov.u32 %scale_row, 0;
 ${convert.add_thread_terms("%scale_row", "%wg_thread", plan.mainloop.row_terms)}\
@@ -24,8 +25,7 @@ ${convert.add_thread_terms("%scale_row", "%wg_thread", plan.mainloop.row_terms)}
 
 ## The addresses of the scales of a tile; loads those of its first block.
 <%def name="begin()">
-    add.u32 %scale_blocks, %K, ${plan.scales.last_of_block};
-    shr.u32 %scale_blocks, %scale_blocks, ${plan.scales.block_shift};
+${last.begin()}\
     // addresses of scales; rows outside the matrix have those of its last row
     mad.lo.u32 %scale_first, %wg, ${plan.mainloop.wg_rows}, %x0;
 % for x in plan.scales.sides:
@@ -59,17 +59,16 @@ ${convert.add_thread_terms("%scale_row", "%wg_thread", plan.mainloop.row_terms)}
 ${load()}\
 </%def>
 
-## Loads the scales of the block of K that has element %scale_k; zeros after the last block.
+## Loads the scales of the block of K that has element %scale_k. Sums after the last block are zero.
 <%def name="load()">
     shr.u32 %scale_block, %scale_k, ${plan.scales.block_shift};
-    setp.lt.u32 %has_block, %scale_block, %scale_blocks;
+${last.compare()}\
     add.u32 %scale_k, %scale_k, ${plan.scales.depth};
 % for x in plan.scales.sides:
     mul.wide.u32 %scale_k_${x.role}, %scale_block, %scale_pitch_${x.role};
   % for to, at in zip(x.loaded.all, x.addresses.all):
     add.u64 %scale_base, ${at}, %scale_k_${x.role};
-    mov.f32 ${to}, 0f00000000;
-    @%has_block ld.global.nc.f32 ${to}, [%scale_base];
+${last.load(to)}\
   % endfor
 % endfor
 </%def>

@@ -55,16 +55,18 @@ ${coords.k_slice()}\
     add.u32 %rows_end, %rows_end, %M;
     sub.u32 %row_shift, %far, %M;
 % else:
+  % if s.packed:
     // an item has at least one iteration, of zeros
     ld.global.u32 %K, [%descriptor+${s.table.offsets["k"]}];
-  % if s.packed:
     mov.u32 %k0, 0;
-  % else:
-    // its rows are the last of those that the tensor maps of A and B count
-    add.u32 %rows_end, %rows_end, %K;
-    sub.u32 %k0, %far, %K;
-  % endif
     max.u32 %tmp0, %K, 1;
+  % else:
+    // an item has at least one iteration, of zeros; its rows are the last of those that the tensor maps of A and B count
+    ld.global.u32 %tmp0, [%descriptor+${s.table.offsets["k"]}];
+    add.u32 %rows_end, %rows_end, %tmp0;
+    sub.u32 %k0, %far, %tmp0;
+    max.u32 %tmp0, %tmp0, 1;
+  % endif
     add.u32 %tmp0, %tmp0, ${s.last_k};
     div.u32 %k_iters, %tmp0, ${plan.config.u};
 % endif
@@ -72,13 +74,11 @@ ${coords.k_slice()}\
   % if s.jagged == "m":
     add.u32 %${s.row_side}0, %${s.row_side}0, %row_shift;
   % endif
-  % if s.packed:
-    // from rows of the item to rows of the packed operands
-    % for x in (plan.x, plan.y):
-    ld.global.u32 %tmp0, [%descriptor+${s.table.offsets[f"packed_{x.name}"]}];
-    add.u32 %${x.role}0, %${x.role}0, %tmp0;
-    % endfor
-  % endif
+  % for side, at in s.first_packed_rows:
+    // from rows of the item to packed rows
+    ld.global.u32 %tmp0, [%descriptor+${at}];
+    add.u32 %${side}0, %${side}0, %tmp0;
+  % endfor
   % if s.rows_read_once:
     // L2 keeps B for the other tiles along M of an item that has several
     setp.le.u32 %p, %M, ${s.rows_read_once};

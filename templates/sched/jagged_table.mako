@@ -2,6 +2,7 @@
 <%namespace name="ptx" file="/ptx/banner.mako"/>
 <%namespace name="pdl" file="/ptx/pdl.mako"/>
 <%namespace name="before" file="/ptx/tiles_before.mako"/>
+<%namespace name="blocks" file="/${context['plan'].packing.blocks_template}"/>
 <%def name="operand_addresses()"></%def>
 
 <%def name="entries()">
@@ -17,11 +18,7 @@
 {
     .reg .b64 %table, %descriptor, %offsets, %entry_addr, %tmp64, %tmp64b, %item_start64, %item64;
     .reg .b32 %thread, %smem, %items, %jagged_extent, %item, %descriptor_index, %item_start, %item_end, %item_length, %M, %N, %K, %lda, %ldb, %ldc;
-% if t.by_block:
-    // blocks of K of the items before this one: as the offsets number them, and as the descriptors do
-    .reg .b32 %first_block, %packed_block, %blocks;
-    .reg .b64 %first_block64, %packed_block64;
-% endif
+${blocks.registers()}\
     .reg .b32 %tiles_m, %tiles_n, %tiles, %tile_prefix, %first_tile, %total_tiles, %length_addr, %lane, %warp, %tmp0, %tmp1;
     .reg .pred %p, %in_items, %has_prev;
     ld.param.u64 %table, [table];  ld.param.u64 %tmp64, [W];  ld.param.u64 %offsets, [offsets];
@@ -67,10 +64,7 @@ ${bounds("")}\
     mov.u32 %K, %item_length;
     // %descriptor_index: the number of items that are longer, or as long and before this one
     mov.u32 %descriptor_index, 0;
-% if t.by_block:
-    mov.u32 %first_block, 0;
-    mov.u32 %packed_block, 0;
-% endif
+${blocks.begin()}\
     mov.u32 %tmp0, 0;
     mov.u32 %length_addr, %smem;
     .pragma "nounroll";
@@ -80,13 +74,7 @@ LONGER:
     setp.lt.and.u32 %p, %tmp0, %item, %p;
     setp.gt.or.u32 %p, %tmp1, %item_length, %p;
     @%p add.u32 %descriptor_index, %descriptor_index, 1;
-% if t.by_block:
-    add.u32 %blocks, %tmp1, ${t.last_of_block};
-    shr.u32 %blocks, %blocks, ${t.block_shift};
-    @%p add.u32 %packed_block, %packed_block, %blocks;
-    setp.lt.u32 %p, %tmp0, %item;
-    @%p add.u32 %first_block, %first_block, %blocks;
-% endif
+${blocks.count()}\
     add.u32 %length_addr, %length_addr, 4;
     add.u32 %tmp0, %tmp0, 1;
     setp.lt.u32 %p, %tmp0, %items;
@@ -160,22 +148,12 @@ ${descriptor(t, table, "@%in_items ")}\
     mad.wide.u32 %descriptor, %descriptor_index, ${table.descriptor_bytes}, %descriptor;
     cvt.u64.u32 %item_start64, %item_start;
     cvt.u64.u32 %item64, %item;
-% if t.by_block:
-  % if t.scales_by_block:
-    ld.param.u32 %tmp0, [scale_blocks];
-    add.u32 %blocks, %item_length, ${t.last_of_block};
-    shr.u32 %blocks, %blocks, ${t.block_shift};
-    sub.u32 %tmp0, %tmp0, %blocks;
-    min.u32 %first_block, %first_block, %tmp0;
-  % endif
-    cvt.u64.u32 %first_block64, %first_block;
-    cvt.u64.u32 %packed_block64, %packed_block;
-% endif
+${blocks.end()}\
 % for x in t.arrays:
     ld.param.u64 %tmp64, [by_${x}];
     mul.lo.u64 %tmp64, %tmp64, %item64;
     ld.param.u64 %tmp64b, [along_${x}];
-    mad.lo.u64 %tmp64, %tmp64b, ${t.place(x)}, %tmp64;
+    mad.lo.u64 %tmp64, %tmp64b, ${t.places[x]}, %tmp64;
     ${guard}st.global.u64 [%descriptor+${table.offsets_after_header[x]}], %tmp64;
 % endfor
     ${guard}st.global.v2.u32 [%descriptor+${table.offsets_after_header["tiles_m"]}], {%tiles_m, %tiles_n};

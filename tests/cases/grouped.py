@@ -12,6 +12,7 @@ from ptxgen.codegen.config.config import Config
 from ptxgen.lowering.lower import lower
 from ptxgen.operations.gemm.problem import LAYOUTS
 from ptxgen.operations.grouped.problem import GroupedGemm, write_leading_dimensions
+from ptxgen.problem.block_scales import SCALINGS
 from ptxgen.problem.device import Device
 from tests.cases import mma, simt, wgmma
 from tests.cases.source import RandomCases, extents, pairs, with_both_floats_8
@@ -26,9 +27,10 @@ def group(
     aligned: float = 0,
     axes: tuple[str, ...] = ("", "", "m", "k"),
     layouts: tuple[str, ...] = LAYOUTS,
+    scaled: bool = False,
 ) -> GroupedGemm:
     """A random group. ``aligned``: the share of groups with rows of whole 16 bytes; ``axes``, ``layouts``: the jagged
-    axes and layouts to choose from."""
+    axes and layouts to choose from; ``scaled``: True for scales of blocks."""
     dtype, compute, out = types
     jagged = axes[rng.integers(len(axes))]
     items = [extents(rng, limit) for _ in range(int(rng.integers(1, MAX_ITEMS)))]
@@ -46,6 +48,10 @@ def group(
         pads = rng.choice([0, 16] if whole else [0, 1, 2, 3, 8], p.lds.shape if not jagged else (1, 3))
         lds = p.lds + pads
         p = replace(p, ld=write_leading_dimensions(lds))
+    if scaled:
+        blocks = [word for word, s in SCALINGS.items() if s.rows == 1]
+        block_a, block_b = rng.choice(blocks), rng.choice(blocks if jagged == "k" else list(SCALINGS))
+        p = replace(p, block_a=str(block_a), block_b=str(block_b))
     return with_both_floats_8(p, bool(len(items) % 2))
 
 
@@ -59,6 +65,7 @@ class GroupedCases:
     aligned: float = 0
     axes: tuple[str, ...] = ("", "", "m", "k")
     layouts: tuple[str, ...] = LAYOUTS
+    scaled: bool = False
 
     @property
     def name(self) -> str:
@@ -81,7 +88,13 @@ class GroupedCases:
         return pairs(
             count if self.supports(device) else 0,
             lambda: group(
-                rng, limit or 100, self.types[rng.integers(len(self.types))], self.aligned, self.axes, self.layouts
+                rng,
+                limit or 100,
+                self.types[rng.integers(len(self.types))],
+                self.aligned,
+                self.axes,
+                self.layouts,
+                self.scaled,
             ),
             config,
         )
@@ -102,5 +115,14 @@ SOURCES = (
         1.0,
         ("m", "k"),
         ("NN", "NT", "TN"),
+    ),
+    GroupedCases(
+        wgmma.SCALED,
+        (("e4m3", "", "f32"), ("e5m2", "", "bf16")),
+        3,
+        0.7,
+        ("m", "k", "k"),
+        ("NT",),
+        True,
     ),
 )

@@ -19,7 +19,6 @@ from ptxgen.lowering.packed_copy import ROW
 from ptxgen.problem.dtypes import bits_of, dtype
 
 THREADS = 256  #: threads of the block
-ITEM_START = "%item_start64"  #: the register with the first index of an item along the jagged axis
 
 
 @dataclass(frozen=True)
@@ -27,13 +26,13 @@ class JaggedTable(Packing):
     """The kernel that writes the descriptor table of a jagged group to the workspace, before the product. It has one
     block, and each thread writes descriptors.
 
-    The offsets are clamped to the extent of the whole array, and first blocks of scales to their number, so that no
-    item is outside the array.
+    The offsets are clamped to the extent of the whole array, so that no item is outside the array.
     """
 
     layout: DescriptorTable
 
     template = "sched/jagged_table.mako"
+    blocks_template = "sched/no_item_blocks.mako"  #: counts blocks of K of the items before each item
     THREADS = THREADS
     WARPS = THREADS // WARP
 
@@ -43,18 +42,13 @@ class JaggedTable(Packing):
         return ["a", "b", "c", *self.layout.operands]
 
     @property
-    def scales_by_block(self) -> bool:
-        """True if A and B have scales for blocks of K of each item."""
-        return self.along_k and bool(item_scales(self.problem))
-
-    @property
-    def by_block(self) -> bool:
-        """True if a place depends on the blocks of K of the items before this one."""
-        return any(self.place(name) != ITEM_START for name in self.arrays)
+    def places(self) -> dict[str, str]:
+        """Array -> its ``place``."""
+        return {name: self.place(name) for name in self.arrays}
 
     def place(self, name: str) -> str:
         """The register with the place of an item along the jagged axis in array ``name``."""
-        return "%first_block64" if self.scales_by_block and name in item_scales(self.problem) else ITEM_START
+        return "%item_start64"
 
     def array_steps(self, p: KernelProblem, name: str) -> tuple[int, int]:
         """The steps of array ``name``: from one item to the next, and per index of ``place``."""
@@ -85,7 +79,6 @@ class JaggedTable(Packing):
             Parameters("u32", ("items", "extent"), lambda x: _items_and_extent(items_of(x.p)), same_line=True),
             Parameters("u32", ("M", "N", "K", "lda", "ldb", "ldc"), lambda x: _largest(items_of(x.p))),
             Parameters("u64", steps, lambda x: (n for name in self.arrays for n in self.array_steps(x.p, name))),
-            *([Parameters("u32", ("scale_blocks",), _scale_blocks)] if self.scales_by_block else []),
         ]
 
     def steps(self, launched: Launched) -> tuple[Step, ...]:
@@ -107,11 +100,6 @@ def _items_and_extent(group: Items) -> tuple[int, int]:
     """The number of items, and the extent of all items along the jagged axis."""
     ends = group.offsets
     return len(group.items), int(ends[-1]) if len(ends) else 0
-
-
-def _scale_blocks(x: Launched) -> tuple[int]:
-    """The number of scales along K in the arrays of scales."""
-    return (min(scaled.blocks for scaled in item_scales(x.p).values()),)
 
 
 def _largest(group: Items) -> Iterator[int]:

@@ -5,20 +5,37 @@ those of the item; the row after the item; and a direction with the single coord
 because addresses are modulo 2^64. Therefore TMA clips boxes at the last row of an item: loads give zeros, and stores
 leave the next item unchanged.
 
-A pitch is a multiple of 16 bytes, and so is the first coordinate of a box. Therefore TMA can neither begin at the first
-column of an item nor end at its last one. If items are ranges of columns, along K, a kernel packs them first.
+The first coordinate of a box is a multiple of 16 bytes, and so is a pitch. Therefore TMA can neither begin at the first
+column of an item nor end at its last one. If items are ranges of columns, along K, a kernel packs them first, by blocks
+of 128 bytes of K: a block has all rows of an item, and the last block of an item is filled with zeros.
 """
 
 from __future__ import annotations
 
+import numpy as np
+
 from ptxgen.codegen.source import TensorMap
-from ptxgen.families.wgmma.operand_packing import packs_items
 from ptxgen.families.wgmma.tensor_maps import Matrix, row_pitch
 from ptxgen.lowering.descriptor_table import grouped
 from ptxgen.lowering.kernel_problem import KernelProblem
+from ptxgen.lowering.packed_copy import ROW
 
 FAR = 1 << 30  #: more rows than an item has
 WRAP = (1 << 64) // FAR  #: FAR times this is 0 modulo 2^64
+
+
+def packs_items(p: KernelProblem) -> bool:
+    """True if a kernel packs the items of A and of B."""
+    return grouped(p) and all(x.access.item_columns for x in p.operands)
+
+
+def packed_rows(p: KernelProblem, name: str) -> int:
+    """The number of rows of ROW bytes that all packed items of an operand may have."""
+    columns = ROW // p.element.bytes
+    extents = np.array([[p.m, p.n, p.k]]) if p.extents.group is None else p.extents.group.extents
+    rows, k = extents[:, "ab".index(name)], extents[:, 2]
+    blocks = (int(k.sum()) + (columns - 1) * len(k)) // columns
+    return int(rows.max(initial=0)) * blocks
 
 
 def jagged(p: KernelProblem) -> str:

@@ -3,20 +3,16 @@
 An operand that TMA cannot map is copied to rows of whole 128 bytes. Y, the operand that is not on the side of the 64
 rows, is read from shared memory, from which wgmma takes elements of one or four bytes only K-major. Its copy is then
 K-major.
-
-Items of a group that are ranges of columns are packed in any case: block b of K of an item, which is 128 bytes, has as
-many rows as the item, and these follow the rows of block b - 1. The last block is filled with zeros.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from ptxgen.codegen.config.config import PACK, REALIGN
 from ptxgen.codegen.vectorized import ceil_div, where
 from ptxgen.families.wgmma import bf16x3
+from ptxgen.families.wgmma.grouped_rows import packed_rows, packs_items
 from ptxgen.lowering.descriptor_table import grouped
 from ptxgen.lowering.im2col_descriptor import Im2colDescriptor, im2col
 from ptxgen.lowering.kernel_problem import KernelProblem
@@ -53,21 +49,6 @@ def boxed(p: KernelProblem) -> bool:
 def unmapped(p: KernelProblem) -> tuple[bool, bool]:
     """For A and for B: True if TMA cannot map the operand."""
     return not mapped(p, "a"), not mapped(p, "b")
-
-
-def packs_items(p: KernelProblem) -> bool:
-    """True if a kernel packs the items of A and of B."""
-    return grouped(p) and all(x.access.item_columns for x in p.operands)
-
-
-def packed_rows(p: KernelProblem, name: str) -> int:
-    """The number of rows of ROW bytes of all packed items of an operand; the most that they may have, if the sizes of
-    items are on the device."""
-    columns = ROW // p.element.bytes
-    extents = np.array([[p.m, p.n, p.k]]) if p.extents.group is None else p.extents.group.extents
-    rows, k = extents[:, "ab".index(name)], extents[:, 2]
-    blocks = (int(k.sum()) + (columns - 1) * len(k)) // columns
-    return int(rows.max(initial=0)) * blocks
 
 
 def packs(c: Any, name: str) -> Any:

@@ -43,7 +43,8 @@ from ptxgen.families.wgmma.matrix.reduction import ClusterReduction, SplitKFixup
 from ptxgen.families.wgmma.matrix.scheduler import TileScheduler, cluster_tile
 from ptxgen.families.wgmma.matrix.stream_scheduler import StreamFixup, StreamTileScheduler
 from ptxgen.families.wgmma.matrix.tensor_batch import TensorBatch
-from ptxgen.families.wgmma.operand_packing import TMA_ALIGNED, packs, packs_items, realigns
+from ptxgen.families.wgmma.grouped_rows import packs_items
+from ptxgen.families.wgmma.operand_packing import TMA_ALIGNED, packs, realigns
 from ptxgen.families.wgmma.packing.images import ImagePacking
 from ptxgen.families.wgmma.packing.items import PACKED, ItemPacking
 from ptxgen.families.wgmma.packing.rows import RowPacking

@@ -4,7 +4,6 @@ f16."""
 from __future__ import annotations
 
 from ptxgen.families.wgmma import grouped_rows
-from ptxgen.families.wgmma.operand_packing import packs_items
 from ptxgen.families.wgmma.rules import maps_im2col
 from ptxgen.lowering.descriptor_table import grouped
 from ptxgen.lowering.im2col_descriptor import im2col
@@ -17,5 +16,5 @@ def native(p: KernelProblem, d: Device) -> bool:
     if not p.element.fp8 or d.sm != 90:
         return False
     if grouped(p):  # items that are rows along K are not K-major, and nothing transposes them
-        return (grouped_rows.jagged(p) == "m" or packs_items(p)) and p.k > 0
+        return (grouped_rows.jagged(p) == "m" or grouped_rows.packs_items(p)) and p.k > 0
     return "strided" in p.needs or (im2col(p) is not None and maps_im2col(p))

@@ -39,6 +39,7 @@ from ptxgen.families.wgmma.operand_packing import TMA_ALIGNED, mapped, packs, re
 from ptxgen.lowering.descriptor_table import grouped
 from ptxgen.lowering.im2col_descriptor import im2col
 from ptxgen.lowering.kernel_problem import KernelProblem
+from ptxgen.lowering.packed_copy import ROW
 from ptxgen.lowering.quantized_rows import quantized_rows
 from ptxgen.lowering.sink import StoreValue, ValueSink
 from ptxgen.problem.device import Device
@@ -469,9 +470,9 @@ RULES = (
         lambda p, c, g, d: (
             ("item_columns" not in p.needs)
             | (
-                operand_packing.packs_items(p)
+                grouped_rows.packs_items(p)
                 & (p.element.bytes == 1)
-                & (c.u * p.element.bytes <= operand_packing.ROW)
+                & (c.u * p.element.bytes <= ROW)
                 & (g.packed_bytes < operand_packing.LIMIT)
             )
         ),

@@ -127,9 +127,9 @@ class GroupedGemm(ProblemBase):
                 f"block_b is {self.block_b} with jagged=k and layout {self.layout}; scales of blocks with jagged=k take"
                 " 1x128 or 1x128t of B, and layout NT, in which K is contiguous"
             )
-        least = -(-int(self.extents[:, 2].sum()) // DEPTH)
+        least = int(self.first_blocks[-1])
         if self.scale_blocks and self.scale_blocks < least:
-            raise ShapeError(f"scale_blocks is {self.scale_blocks}; it must be at least {least}, the blocks of all K")
+            raise ShapeError(f"scale_blocks is {self.scale_blocks}; it must be at least {least}, the blocks of all items")
 
     def _normalize_leading_dimensions(self) -> None:
         """Sets ``ld`` to its shortest form. ShapeError: a leading dimension is less than a row of its item."""

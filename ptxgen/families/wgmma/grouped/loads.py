@@ -9,8 +9,8 @@ from ptxgen.codegen.source import TensorMap
 from ptxgen.families.wgmma import grouped_rows
 from ptxgen.families.wgmma.layout import OperandPath
 from ptxgen.families.wgmma.matrix.loads import MatrixLoads
-from ptxgen.families.wgmma.operand_packing import ROW
 from ptxgen.lowering.kernel_problem import KernelProblem
+from ptxgen.lowering.packed_copy import ROW
 
 
 @dataclass(frozen=True)
@@ -44,3 +44,8 @@ class PackedItemLoads(MatrixLoads):
     def block(self) -> int:
         """The number of elements of a block of K."""
         return ROW // self.problem.element.bytes
+
+    @property
+    def by_parts(self) -> bool:
+        """True if a stage has a part of a block."""
+        return self.config.u < self.block

@@ -10,6 +10,7 @@ from ptxgen.codegen.parts.parameters import Parameters
 from ptxgen.families.wgmma.axes import B_ONCE
 from ptxgen.families.wgmma.geometry import resident_blocks
 from ptxgen.families.wgmma.grouped_rows import FAR
+from ptxgen.families.wgmma.packing.items import PACKED
 from ptxgen.families.wgmma.matrix.scheduler import TileScheduler
 from ptxgen.lowering.kernel_problem import KernelProblem
 
@@ -30,6 +31,13 @@ class GroupedTileScheduler(TileScheduler):
     def row_side(self) -> str:
         """The side of a tile, x or y, along the rows of C."""
         return "y" if self.transposed else "x"
+
+    @property
+    def first_packed_rows(self) -> list[tuple[str, int]]:
+        """For X and Y: the side, and the offset in a descriptor of the first row of the packed item; empty if no kernel
+        packs items."""
+        names = PACKED[::-1] if self.transposed else PACKED
+        return [(side, self.table.at(name)) for side, name in zip("xy", names, strict=True) if self.packed]
 
     template = "sched/grouped_persistent.mako"
     tile_register = "%item_tile"

@@ -142,7 +142,10 @@ class BlockScales(Part):
     def block_shift(self) -> int:
         return log2(DEPTH)
 
-    last_of_block = DEPTH - 1
+    @property
+    def last_template(self) -> str:
+        """The template that limits blocks to those of K."""
+        return "math/last_block.mako" if self.table is None else "math/last_item_block.mako"
 
     @property
     def parameters(self) -> list[Parameters]:

@@ -7,28 +7,29 @@ from typing import NamedTuple
 
 from ptxgen.codegen.grouped.descriptor_table import HEADER
 from ptxgen.codegen.grouped.jagged_table import JaggedTable
-from ptxgen.codegen.launches.c_kernels import AUX_KERNEL_THREADS
+from ptxgen.codegen.launches.copy_kernel import CHUNK, Shift
 from ptxgen.codegen.launches.launched import BatchRange, Buffers, Launched
 from ptxgen.codegen.launches.packing import MappedOperand
 from ptxgen.codegen.parts.parameters import ParameterList, Parameters, addresses
 from ptxgen.codegen.parts.part import Allocator
 from ptxgen.codegen.source import Step, TensorMap
-from ptxgen.codegen.vectorized import ceil_div, log2
-from ptxgen.families.wgmma.operand_packing import packed_rows
+from ptxgen.codegen.vectorized import Last, ceil_div, log2
+from ptxgen.families.wgmma.grouped_rows import packed_rows
+from ptxgen.lowering.block_scales import item_scales
 from ptxgen.lowering.descriptor_table import items_of
 from ptxgen.lowering.kernel_problem import KernelProblem
-from ptxgen.lowering.packed_copy import ROW
+from ptxgen.lowering.packed_copy import ROW, matrix_rows
 
-CHUNK = 16  #: bytes of a chunk, which a thread stores at once
 #: entries of the descriptor table: the first row of an item among the packed rows of A, and of B
 PACKED = ("packed_a", "packed_b")
 
 
 class Side(NamedTuple):
-    """An operand to pack, and the fields of a descriptor about it: its number of rows, leading dimension, address and
-    first packed row."""
+    """An operand to pack. ``label``: its name in labels; the others are the offsets of fields of a descriptor: its
+    number of rows, leading dimension, address and first packed row."""
 
     name: str
+    label: str
     rows: int
     ld: int
     address: int
@@ -41,10 +42,16 @@ class ItemPacking(JaggedTable):
 
     template = "copy/pack_items.mako"
     table_template = JaggedTable.template
-    PACK_THREADS, CHUNK, HEADER = AUX_KERNEL_THREADS, CHUNK, HEADER
+    blocks_template = "sched/item_blocks.mako"
+    HEADER, CHUNK = HEADER, CHUNK
     CHUNKS = ROW // CHUNK  #: chunks of a packed row
-    log2_chunks, log2_row, log2_chunk = log2(CHUNKS), log2(ROW), log2(CHUNK)
-    words = range(CHUNK // 4)
+    log2_chunks, log2_row = log2(CHUNKS), log2(ROW)
+    last_chunk, last_byte, chunk_mask = CHUNKS - 1, CHUNK - 1, -CHUNK
+
+    @property
+    def code(self) -> Shift:
+        """The code that shifts a chunk of bytes."""
+        return Shift(matrix_rows(1, CHUNK, CHUNK, CHUNK), 1)
 
     @property
     def names(self) -> list[str]:
@@ -54,23 +61,39 @@ class ItemPacking(JaggedTable):
     def summary(self) -> str:
         return "; a kernel packs the items of A and B first"
 
+    # ---- the kernel that writes the table
+
+    @property
+    def block(self) -> int:
+        """The number of elements of a block of K."""
+        return ROW // self.problem.element.bytes
+
+    last_of_block = Last("block")
+
     @property
     def block_shift(self) -> int:
-        """log2 of the elements of a block of K."""
-        return log2(ROW // self.problem.element.bytes)
+        return log2(self.block)
 
     @property
-    def last_of_block(self) -> int:
-        return (1 << self.block_shift) - 1
+    def scaled(self) -> bool:
+        """True if A and B have scales of blocks."""
+        return bool(item_scales(self.problem))
 
     def place(self, name: str) -> str:
-        return "%packed_block64" if name in PACKED else super().place(name)
+        if name in PACKED:
+            return "%packed_block64"
+        return "%first_block64" if name in item_scales(self.problem) else super().place(name)
 
     def array_steps(self, p: KernelProblem, name: str) -> tuple[int, int]:
         """The steps of the first packed row count rows: a block has all rows of an item."""
         if name not in PACKED:
             return super().array_steps(p, name)
         return 0, int(items_of(p).extents[:, PACKED.index(name)].max(initial=0))
+
+    @property
+    def parameters(self) -> list[Parameters]:
+        blocks = Parameters("u32", ("scale_blocks",), lambda x: (min(s.blocks for s in item_scales(x.p).values()),))
+        return [*super().parameters, *([blocks] if self.scaled else [])]
 
     def allocate(self, p: KernelProblem, run: BatchRange, workspace: Allocator) -> Buffers:
         table = super().allocate(p, run, workspace)
@@ -81,37 +104,32 @@ class ItemPacking(JaggedTable):
         return replace(table, packed={**table.packed, **packed})
 
     def tensor_map(self, launched: Launched, x: MappedOperand, element_type: str, direct: TensorMap) -> TensorMap:
-        p = launched.p
-        extents = ROW // p.element.bytes, max(packed_rows(p, x.name), 1)
-        return TensorMap(
-            "W", element_type, extents, (ROW,), x.box, x.span, offset=launched.buffers.packed[x.name]
-        )
+        p, offset = launched.p, launched.buffers.packed[x.name]
+        extents = self.block, max(packed_rows(p, x.name), 1)
+        return TensorMap("W", element_type, extents, (ROW,), x.box, x.span, offset=offset)
 
     # ---- the kernel that packs
 
     @property
     def sides(self) -> list[Side]:
-        at = self.layout.offsets
-        return [Side(x, at["mn"[n]], at[f"ld{x}"], at[x], at[PACKED[n]]) for n, x in enumerate(self.names)]
+        at, sides = self.layout.offsets, zip(self.names, "mn", PACKED, strict=True)
+        return [Side(x, x.upper(), at[rows], at[f"ld{x}"], at[x], at[first]) for x, rows, first in sides]
 
     @property
     def pack_parameters(self) -> ParameterList:
-        places, rows = (tuple(f"{word}_{name}" for name in self.names) for word in ("copy", "rows"))
+        copies, rows = (tuple(f"{word}_{name}" for name in self.names) for word in ("copy", "rows"))
         buffers = ("table", *self.names)
         return ParameterList(
             (
                 *addresses(self.problem),
-                Parameters("u64", ("table", *places), lambda x: (x.buffers.packed[name] for name in buffers)),
+                Parameters("u64", ("table", *copies), lambda x: (x.buffers.packed[name] for name in buffers)),
                 Parameters("u32", rows, lambda x: (packed_rows(x.p, name) for name in self.names)),
                 Parameters("u32", ("items",), lambda x: (len(items_of(x.p).items),), same_line=True),
             )
         )
 
     def steps(self, launched: Launched) -> tuple[Step, ...]:
-        rows = max(packed_rows(launched.p, name) for name in self.names)
-        grid = (max(ceil_div(rows * self.CHUNKS, self.PACK_THREADS), 1), len(self.names), 1)
+        rows, threads = max(packed_rows(launched.p, name) for name in self.names), self.code.THREADS
+        grid = (max(ceil_div(rows * self.CHUNKS, threads), 1), len(self.names), 1)
         arguments = self.pack_parameters.arguments(launched)
-        return (
-            *super().steps(launched),
-            Step(f"{self.entry}_pack", grid, (self.PACK_THREADS, 1, 1), 0, arguments),
-        )
+        return (*super().steps(launched), Step(f"{self.entry}_pack", grid, (threads, 1, 1), 0, arguments))
