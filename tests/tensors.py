@@ -123,9 +123,7 @@ class Tensor:
         out.strides = tuple(self.strides[i] for i in order)
         return out
 
-    @property
-    def T(self) -> Tensor:
-        return self.permute((1, 0))
+    T = property(lambda self: self.permute((1, 0)))
 
     def reshape(self, *shape: int) -> Tensor:
         """A view of a contiguous tensor with another shape; -1 stands for the rest."""

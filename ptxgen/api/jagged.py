@@ -113,7 +113,9 @@ def gemm_jagged_weight_grad(
     ShapeError, DtypeError, OverlapError, InputError: an argument breaks a rule.
     """
     arrays = {"scale_a": _transposed(scale_a), "scale_b": scale_b}
-    return _jagged("k", (_transposed(x), "x"), (dy, "dy"), offsets, out, alpha, beta, compute, deterministic, arrays, None)
+    return _jagged(
+        "k", (_transposed(x), "x"), (dy, "dy"), offsets, out, alpha, beta, compute, deterministic, arrays, None
+    )
 
 
 def _transposed(x: Any) -> Any:

@@ -11,7 +11,6 @@ from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.lowering.strided import Strided
 from ptxgen.problem.block_scales import Scaling
 
-
 BYTES = 4  #: bytes of a scale
 
 
@@ -97,8 +96,8 @@ def scales_of(p: KernelProblem, name: str) -> Scales:
 def _scales(name: str, s: Scaling, stored: tuple[Any, Any], items: bool) -> Scales:
     """The scales of operand ``name``. ``stored``: the stored shape; ``items``: True if each item has scales of its
     own."""
-    steps = (1, stored[1]) if s.by_k else (stored[1], 1)
-    return Scales(f"scale_{name.lower()}", s.rows, *steps, stored[0] * stored[1] if items else 0)
+    along_rows, along_k = (1, stored[1]) if s.by_k else (stored[1], 1)
+    return Scales(f"scale_{name.lower()}", s.rows, along_rows, along_k, stored[0] * stored[1] if items else 0)
 
 
 def with_scales(p: KernelProblem, scalings: dict[str, Scaling]) -> KernelProblem:

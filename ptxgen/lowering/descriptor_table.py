@@ -196,9 +196,7 @@ class DescriptorTable(MatrixAccess):
 
     @property
     def needs(self) -> frozenset[str]:
-        return frozenset(
-            ("item_rows" if self.item_rows else "item_columns" if self.item_columns else self.capability,)
-        )
+        return frozenset(("item_rows" if self.item_rows else "item_columns" if self.item_columns else self.capability,))
 
     @property
     def arrays(self) -> tuple[str, ...]:

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import sys
+from collections import OrderedDict
+from dataclasses import replace
+from typing import Any
+
 import ml_dtypes
 import numpy as np
 import pytest
 from gemm_runs import right
 
-from ptxgen import gemm, gemm_jagged
+from ptxgen import gemm, gemm_jagged, gemm_jagged_weight_grad
+from ptxgen.api import choice, drivers, runners
 from ptxgen.codegen.config.config import parse_config
 from ptxgen.errors import InputError, ShapeError
 from ptxgen.families.registry import FAMILIES
 from ptxgen.lowering.lower import lower
 from ptxgen.operations.gemm.problem import Gemm
+from ptxgen.operations.grouped.checks import group_deviation, random_group
 from ptxgen.operations.grouped.problem import GroupedGemm
+from ptxgen.operations.grouped.reference import item_view
 from ptxgen.problem.block_scales import SCALINGS
 from ptxgen.problem.device import device
 from ptxgen.problem.reference import compare, epilogue_arrays, operands, reference
@@ -21,6 +29,7 @@ from ptxgen.problem.registry import parse
 from ptxgen.runtime.emulated import EmulatedDriver
 from ptxgen.runtime.runner import Runner
 from tests.cases import SOURCES
+from tests.tensors import LIBRARY, Tensor
 
 K = 203  #: two blocks, the last one of 75
 #: rows and columns of C, blocks of A and of B, configuration
@@ -104,23 +113,148 @@ def test_calls_on_experts_take_scales() -> None:
     assert np.abs(result.astype(np.float64) - wide).max() < 0.01 * np.abs(wide).max()
     with pytest.raises(ShapeError, match="scale_a is 1x2; it must have 30 rows"):
         gemm_jagged(x, w.swapaxes(1, 2), np.array([12, 30], np.int32), scale_a=scale_a[:1], scale_b=scale_b)
-    for axis in ("", "k"):
-        with pytest.raises(InputError, match=f"jagged={axis or 'none'}"):
-            GroupedGemm(((8, 8, 8),), "NT", "e4m3", jagged=axis, block_a="1x128", block_b="1x128")
+    with pytest.raises(InputError, match="jagged=none"):
+        GroupedGemm(((8, 8, 8),), "NT", "e4m3", block_a="1x128", block_b="1x128")
 
 
-def test_the_weight_gradient_of_an_expert_is_a_dense_product_with_scales() -> None:
-    """Tokens are along K: the columns of an expert, with blocks from its first token on."""
-    rng, dtype = np.random.default_rng(2), ml_dtypes.float8_e4m3fn
-    x, dy = (rng.standard_normal((n, 170)).astype(dtype) for n in (20, 24))  # stored with tokens contiguous
-    tokens = slice(30, 163)
-    scale_x, scale_dy = (rng.uniform(0.5, 2, (n, 2)).astype(np.float32) for n in (20, 24))
-    result = gemm(x[:, tokens], dy[:, tokens].T, scale_a=scale_x, scale_b=scale_dy.T)
-    left, right_ = (
-        y[:, tokens].astype(np.float64) * np.repeat(s, 128, 1)[:, :133] for y, s in ((x, scale_x), (dy, scale_dy))
+LENGTHS = (5, 0, 129, 1, 256, 0, 78, 0)
+#: blocks of A and of B, types, type of the result, further blocks of the arrays of scales, configuration
+RANGES = {
+    "whole blocks": ("1x128", "1x128t", ("e4m3", "e4m3"), "f32", 0, "ml=64 nl=32 u=128 stages=2"),
+    "parts of blocks": (
+        "1x128t",
+        "1x128",
+        ("e4m3", "e5m2"),
+        "bf16",
+        3,
+        "ml=128 nl=40 u=32 stages=3 math_warpgroups=2 epilogue_smem=1",
+    ),
+    "rows along N, clusters": (
+        "1x128t",
+        "1x128t",
+        ("e5m2", "e4m3"),
+        "f32",
+        0,
+        "ml=32 nl=64 u=64 stages=2 transposed_mma=1 cluster_x=2 cluster_y=2",
+    ),
+}
+FEW_SMS = replace(device("h200"), sms=4)  #: blocks compute several tiles
+
+
+@pytest.mark.parametrize("name", RANGES)
+def test_ranges_of_k_have_scales(name: str) -> None:
+    """The first block of an item begins at its first column, which is no multiple of 16 bytes; its last one is shorter."""
+    first, second, types, out, more, text = RANGES[name]
+    items = tuple((72, 48, k) for k in LENGTHS)
+    p = GroupedGemm(
+        items,
+        "NT",
+        types[0],
+        jagged="k",
+        out=out,
+        dtype_b=types[1],
+        block_a=first,
+        block_b=second,
+        scale_blocks=7 + more,
     )
-    wide = left @ right_.T
-    assert np.abs(result.astype(np.float64) - wide).max() < 0.01 * np.abs(wide).max()
+    assert p.scale_shapes["scale_b"][second == "1x128"] == 7 + more
+    assert parse(p.key()) == p
+    right(p, f"family=wgmma persistent=1 {text}", on=FEW_SMS)
+
+
+def test_nothing_of_an_item_reaches_its_neighbours() -> None:
+    """An item of NaN with scales of NaN, infinity, zero and denormal numbers lies between others and items without K."""
+    items = tuple((65, 40, k) for k in (30, 0, 70, 0, 150))
+    p = GroupedGemm(items, "NT", "e4m3", jagged="k", out="f32", block_a="1x128", block_b="1x128t")
+    arrays = random_group(p, 3, "positive")
+    a, b, columns = arrays["A"].reshape(65, -1), arrays["B"].reshape(40, -1), slice(30, 100)
+    a[:, columns], b[::2, columns] = np.nan, np.nan
+    arrays["scale_a"][:, 1] = np.resize(np.array([np.nan, np.inf, 0, 1e-44, -np.inf], np.float32), 65)
+    arrays["scale_a"][:, 2] = np.resize(np.array([0, 1e-40, -1, 1e38], np.float32), 65)
+    arrays["scale_b"][1] = np.inf
+    arrays["C"][...] = np.nan
+    runner = Runner.of(EmulatedDriver(FEW_SMS), p, parse_config("family=wgmma ml=64 nl=24 u=64 stages=2 persistent=1"))
+    with np.errstate(all="ignore"):
+        out = runner.compute(arrays, 1.0, 0.0)["C"]
+        deviation = group_deviation(p, arrays, out, "normal")
+    assert deviation.ok, deviation
+    assert np.isnan(item_view(p, 2, out, 2)).all()
+    assert not item_view(p, 2, out, 3).any()
+
+
+def test_offsets_that_are_wrong_access_nothing_outside_the_arrays() -> None:
+    p = GroupedGemm(tuple((72, 48, k) for k in LENGTHS), "NT", "e4m3", jagged="k", block_a="1x128", block_b="1x128t")
+    arrays, total = random_group(p), sum(LENGTHS)
+    runner = Runner.of(EmulatedDriver(FEW_SMS), p, parse_config("family=wgmma ml=64 nl=48 u=128 stages=2 persistent=1"))
+    for offsets in ([total, 0] * 4, [-5, 1 << 30, -7, 3, 9, total, total + 9, -1]):
+        runner.compute(arrays | {"offsets": np.array(offsets, np.int32)})
+
+
+class Gpu(EmulatedDriver):
+    name = "cuda"
+
+
+def _spread(scales: np.ndarray, ends: list[int], tokens: int) -> np.ndarray:
+    """Scales of blocks of each expert as scales of tokens."""
+    out, block = np.zeros((tokens, scales.shape[1])), 0
+    for start, end in zip([0, *ends], ends, strict=False):
+        for first in range(start, end, 128):
+            out[first : min(first + 128, end)] = scales[block]
+            block += 1
+    return out
+
+
+@pytest.mark.parametrize("place", ["host", "device"])
+def test_weight_gradients_of_experts_take_scales(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scales of either order, and exactly as many as the experts have blocks. On the device nothing is read back."""
+    rng, driver, on_device = np.random.default_rng(2), Gpu(FEW_SMS), place == "device"
+    if on_device:
+        for name in ("float8_e4m3fn", "float8_e5m2"):
+            monkeypatch.setattr(LIBRARY, name, f"torch.{name}", raising=False)
+        monkeypatch.setattr(drivers, "driver", lambda: driver)
+        monkeypatch.setattr(choice, "database", lambda: None)
+        monkeypatch.setattr(runners, "runners", OrderedDict())
+        monkeypatch.setitem(sys.modules, "torch", LIBRARY)
+
+    def stored(x: np.ndarray, order: tuple[int, ...] | None = None) -> Any:
+        return Tensor(driver, x, order) if on_device else x
+
+    for ends, blocks, order in (([30, 30, 200, 333], 5, (1, 0)), ([128, 256, 384, 400], 4, (0, 1))):
+        tokens = ends[-1] + 3
+        x = rng.standard_normal((tokens, 20)).astype(ml_dtypes.float8_e4m3fn)
+        dy = rng.standard_normal((tokens, 24)).astype(ml_dtypes.float8_e5m2)
+        scales = [rng.uniform(0.5, 2, (blocks, n)).astype(np.float32) for n in (20, 24)]
+        out, offsets = stored(np.full((4, 20, 24), np.nan, np.float32)), stored(np.array(ends, np.int32))
+        given = {"scale_a": stored(scales[0], order), "scale_b": stored(scales[1], order[::-1]), "out": out}
+        with monkeypatch.context() as without:
+            without.setattr(driver, "download", None)
+            gemm_jagged_weight_grad(stored(x, (1, 0)), stored(dy, (1, 0)), offsets, **given)
+        left, right_ = (y.astype(np.float64) * _spread(s, ends, tokens) for y, s in zip((x, dy), scales, strict=True))
+        got = out.numpy() if on_device else out
+        for i, (start, end) in enumerate(zip([0, *ends], ends, strict=False)):
+            wide = left[start:end].T @ right_[start:end]
+            assert np.abs(got[i] - wide).max() <= 1e-3 * np.abs(wide).max(initial=0)
+
+
+def test_scales_that_do_not_fit_are_named() -> None:
+    x, dy = np.ones((30, 20), ml_dtypes.float8_e4m3fn), np.ones((30, 24), ml_dtypes.float8_e4m3fn)
+    ends, scale_a, scale_b = np.array([12, 30], np.int32), np.ones((2, 20), np.float32), np.ones((2, 24), np.float32)
+    for wrong_a, wrong_b, message in (
+        (scale_a[:1], scale_b[:1], "scale_a is 1x20; it must be Bx20 with B of at least 2"),
+        (scale_a, scale_b[:, :3], "scale_b is 2x3; it must be Bx24 with B of at least 2"),
+        (scale_a, np.ones((3, 24), np.float32), "scale_a has 2 rows and scale_b has 3"),
+    ):
+        with pytest.raises(ShapeError, match=message):
+            gemm_jagged_weight_grad(x, dy, ends, scale_a=wrong_a, scale_b=wrong_b)
+    fields = {"jagged": "k", "block_a": "1x128"}
+    with pytest.raises(InputError, match="block_b is 128x128 with jagged=k"):
+        GroupedGemm(((8, 8, 8),), "NT", "e4m3", block_b="128x128", **fields)
+    with pytest.raises(InputError, match="layout TN"):
+        GroupedGemm(((8, 8, 8),), "TN", "e4m3", block_b="1x128", **fields)
+    with pytest.raises(ShapeError, match="scale_blocks is 1; it must be at least 2"):
+        GroupedGemm(((8, 8, 8), (8, 8, 8)), "NT", "e4m3", block_b="1x128", scale_blocks=1, **fields)
+    with pytest.raises(InputError, match="scale_blocks is 1"):
+        GroupedGemm(((8, 8, 8),), scale_blocks=1)
 
 
 @pytest.mark.parametrize("out", ["f32", "bf16"])

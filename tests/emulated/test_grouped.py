@@ -29,7 +29,7 @@ ITEMS = ((33, 17, 20), (0, 5, 5), (5, 0, 3), (7, 9, 0), (64, 64, 64), (1, 1, 1),
 FEW_SMS = replace(device("emulated"), sms=2)  #: blocks compute several tiles
 
 
-@pytest.mark.parametrize("family", ["simt", "mma", "wgmma"])
+@pytest.mark.parametrize("family", ["simt", "mma", "wgmma", "wgmma_scaled"])
 def test_random_groups(family):
     """Each of the kinds of input once."""
     on = replace(device("emulated" if family == "simt" else "h200"), sms=3)

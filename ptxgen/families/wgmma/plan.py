@@ -27,6 +27,7 @@ from ptxgen.families.wgmma.conv.wgrad_loads import ImageWgradLoads, WgradLoads
 from ptxgen.families.wgmma.geometry import COLUMNS, WgmmaGeometry, adjacent_rows
 from ptxgen.families.wgmma.grouped.loads import GroupedLoads, PackedItemLoads
 from ptxgen.families.wgmma.grouped.scheduler import GroupedTileScheduler
+from ptxgen.families.wgmma.grouped_rows import packs_items
 from ptxgen.families.wgmma.layout import Multicast, OperandPath
 from ptxgen.families.wgmma.matrix.block_scales import BlockScales, NoScales
 from ptxgen.families.wgmma.matrix.epilogue import Epilogue, c_barriers, takes_fragments
@@ -43,7 +44,6 @@ from ptxgen.families.wgmma.matrix.reduction import ClusterReduction, SplitKFixup
 from ptxgen.families.wgmma.matrix.scheduler import TileScheduler, cluster_tile
 from ptxgen.families.wgmma.matrix.stream_scheduler import StreamFixup, StreamTileScheduler
 from ptxgen.families.wgmma.matrix.tensor_batch import TensorBatch
-from ptxgen.families.wgmma.grouped_rows import packs_items
 from ptxgen.families.wgmma.operand_packing import TMA_ALIGNED, packs, realigns
 from ptxgen.families.wgmma.packing.images import ImagePacking
 from ptxgen.families.wgmma.packing.items import PACKED, ItemPacking
@@ -93,7 +93,8 @@ class WgmmaPlan(Plan):
         self.scales: BlockScales | GroupScales | NoScales = NoScales()
         if block_scaled(p):
             item = "%batch_index" if self.batch.active else ""
-            self.scales = BlockScales(p, m, s.x_extent, s.y_extent, item, s.table if grouped(p) else None)
+            table = s.table if isinstance(s, GroupedTileScheduler) else None
+            self.scales = BlockScales(p, m, s.x_extent, s.y_extent, item, table)
         weights = quantized_rows(p)
         if weights is not None:
             scales, item = FragmentScales if weights.rounded else GroupScales, "%item" if grouped(p) else ""

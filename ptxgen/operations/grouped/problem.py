@@ -129,7 +129,9 @@ class GroupedGemm(ProblemBase):
             )
         least = int(self.first_blocks[-1])
         if self.scale_blocks and self.scale_blocks < least:
-            raise ShapeError(f"scale_blocks is {self.scale_blocks}; it must be at least {least}, the blocks of all items")
+            raise ShapeError(
+                f"scale_blocks is {self.scale_blocks}; it must be at least {least}, the blocks of all items"
+            )
 
     def _normalize_leading_dimensions(self) -> None:
         """Sets ``ld`` to its shortest form. ShapeError: a leading dimension is less than a row of its item."""

@@ -10,8 +10,8 @@ from ptxgen.codegen.parts.parameters import Parameters
 from ptxgen.families.wgmma.axes import B_ONCE
 from ptxgen.families.wgmma.geometry import resident_blocks
 from ptxgen.families.wgmma.grouped_rows import FAR
-from ptxgen.families.wgmma.packing.items import PACKED
 from ptxgen.families.wgmma.matrix.scheduler import TileScheduler
+from ptxgen.families.wgmma.packing.items import PACKED
 from ptxgen.lowering.kernel_problem import KernelProblem
 
 
