@@ -163,7 +163,8 @@ def test_ranges_of_k_have_scales(name: str) -> None:
 
 
 def test_nothing_of_an_item_reaches_its_neighbours() -> None:
-    """An item of NaN with scales of NaN, infinity, zero and denormal numbers lies between others and items without K."""
+    """An item of NaN with scales of NaN, infinity, zero and denormal numbers lies between others and items without K.
+    The workspace is full of NaN before."""
     items = tuple((65, 40, k) for k in (30, 0, 70, 0, 150))
     p = GroupedGemm(items, "NT", "e4m3", jagged="k", out="f32", block_a="1x128", block_b="1x128t")
     arrays = random_group(p, 3, "positive")
@@ -175,6 +176,8 @@ def test_nothing_of_an_item_reaches_its_neighbours() -> None:
     arrays["C"][...] = np.nan
     runner = Runner.of(EmulatedDriver(FEW_SMS), p, parse_config("family=wgmma ml=64 nl=24 u=64 stages=2 persistent=1"))
     with np.errstate(all="ignore"):
+        only = {name: np.full_like(arrays[name], np.nan) for name in "AB"}
+        runner.compute(arrays | only | {"offsets": np.array([250, 0, 250, 0, 250], np.int32)})
         out = runner.compute(arrays, 1.0, 0.0)["C"]
         deviation = group_deviation(p, arrays, out, "normal")
     assert deviation.ok, deviation
