@@ -240,20 +240,21 @@ class Checks(Tensors):
             y = step(*half)
             torch.testing.assert_close(y.double(), wanted[0], rtol=4e-3, atol=4e-3)
 
-    @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+    @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
     def test_gated_convolutions_keep_the_memory_format(self, dtype, monkeypatch):
-        """Kernels, and PyTorch where gradients are recorded and for float32, keep the format; so do compiled calls."""
+        """Kernels, and PyTorch where gradients are recorded and for float64, keep the format; so do compiled calls."""
         images, filters = (x.to(dtype) for x in self.tensors(((2, 3, 4, 5), (4, 3, 3, 3))))
         step = lambda x, w: pt.conv2d(x, w, padding=1, activation="geglu")  # noqa: E731
         sums = functional.conv2d(images.double(), filters.double(), padding=1)
         wanted = functional.gelu(sums[:, ::2], approximate="tanh") * sums[:, 1::2]
+        torch.compiler.reset()
         compiled = torch.compile(step, backend="aot_eager", fullgraph=True)
-        if dtype is not torch.float32:
+        if dtype is not torch.float64:
             monkeypatch.setattr(conv, "_conv", None)  # the kernel computes the activation
         for form in (torch.contiguous_format, torch.channels_last):
             x = images.contiguous(memory_format=form)
             results = [step(x, filters), compiled(x, filters)]
-            if dtype is torch.float32:
+            if dtype is torch.float64:
                 results += [step(x, filters.clone().requires_grad_()), compiled(x, filters.clone().requires_grad_())]
             for y in results:
                 assert y.is_contiguous(memory_format=form)

@@ -101,9 +101,9 @@ def conv2d(
     elements (one per filter) of the result's dtype, float32 for 8-bit results. ``residual``: shape and dtype of the
     result. ``activation``: as for ``gemm``; relu_grad gives 0 where ``aux``, an array like the residual, is at most 0,
     and the sum elsewhere. A gated activation takes the filters of a group in pairs, a gate and a value in turn: results
-    are float16 or bfloat16 and have K/2 channels. ``vendor``: auto: cuDNN computes the convolution if it is measured or
-    predicted to be faster; never: ptxgen does; None: the value of ``PTXGEN_VENDOR``. Dtypes, ``out``, ``compute``,
-    ``deterministic``, ``workspace``, devices and streams: as for ``gemm``.
+    are float16, bfloat16 or float32 and have K/2 channels. ``vendor``: auto: cuDNN computes the convolution if it is
+    measured or predicted to be faster; never: ptxgen does; None: the value of ``PTXGEN_VENDOR``. Dtypes, ``out``,
+    ``compute``, ``deterministic``, ``workspace``, devices and streams: as for ``gemm``.
 
     3x3 filters with stride 1, and both gradients, may be computed in f32 by Winograd's algorithm. If all data are of
     one order of magnitude, its errors are at most three times those of direct sums, but a NaN or an infinity also makes

@@ -118,7 +118,10 @@ def _sums(sums: Any, out: View, shape: tuple[int, ...], activation: str | None) 
     if not out.host and v.strides != strides and 0 not in shape:
         raise ShapeError(f"sums has strides {v.strides}; they must be {strides}, for out with strides {out.strides}")
     if v.address % (each * out.dtype.bytes):
-        raise ShapeError(f"sums starts at {v.address:#x}; with a gated activation it must be a multiple of 4 bytes")
+        least = each * out.dtype.bytes
+        raise ShapeError(
+            f"sums starts at {v.address:#x}; with a gated activation it must be a multiple of {least} bytes"
+        )
     return v
 
 

@@ -129,15 +129,21 @@ def _passed(op: str, operands: list[tuple[Array, Array]]) -> Array:
         (b, eb), (_, ec) = rest
         return _product(a, ea, b, eb) + ec
     if op == "/":
-        b, eb = rest[0]
-        room = np.abs(b) - eb
-        return np.where((ea == 0) & (eb == 0), 0.0, np.where(room > 0, (ea + np.abs(a / b) * eb) / room, np.inf))
+        return _quotient(a, ea, *rest[0])
+    if op == "rcp":
+        return _quotient(np.ones(np.shape(a)), np.zeros(np.shape(a)), a, ea)
     compute = OPERATORS[op].compute
     if not np.any(ea):
         return np.zeros(np.shape(a))
     middle = compute(a)
     ends = [np.abs(compute(end) - middle) for end in (a - ea, a + ea)]
     return np.where(ea == 0, 0.0, np.fmax(known(ends[0]), known(ends[1])))
+
+
+def _quotient(a: Array, ea: Array, b: Array, eb: Array) -> Array:
+    """The error of a / b; infinite where b may be 0."""
+    room = np.abs(b) - eb
+    return np.where((ea == 0) & (eb == 0), 0.0, np.where(room > 0, (ea + np.abs(a / b) * eb) / room, np.inf))
 
 
 def _product(a: Array, ea: Array, b: Array, eb: Array) -> Array:

@@ -340,7 +340,7 @@ class ProblemBase:
         if "residual" in given:
             raise InputError(f"epilogue is {self.epilogue!r}; with a gated activation there may be no residual")
         if self.out not in HALVES:
-            raise DtypeError(f"out is {self.out}; with a gated activation it must be {' or '.join(HALVES)}")
+            raise DtypeError(f"out is {self.out}; with a gated activation it must be one of {', '.join(HALVES)}")
 
     def _canonical_op(self, name: str) -> str:
         """The canonical name of an epilogue operation; an activation given as text has its canonical text. InputError:

@@ -261,9 +261,15 @@ DTYPES = {
 #: element of C, so they see C as twice as many columns of half the size
 HALVES = {
     name: Dtype(
-        f"half_{name}", 8, np.dtype(np.uint8), DTYPES[name].roundoff, tma="u8", widened="f32", sm=DTYPES[name].sm
+        f"half_{name}",
+        DTYPES[name].bits // 2,
+        np.dtype(f"u{DTYPES[name].bytes // 2}"),
+        DTYPES[name].roundoff,
+        tma=f"u{DTYPES[name].bits // 2}",
+        widened="f32",
+        sm=DTYPES[name].sm,
     )
-    for name in ("f16", "bf16")
+    for name in ("f16", "bf16", "f32")
 }
 _HALVES = {d.name: d for d in HALVES.values()}
 _ALIASES = {alias: d.name for d in DTYPES.values() for alias in (d.numpy.name, *d.aliases)}

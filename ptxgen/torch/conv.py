@@ -69,8 +69,8 @@ def conv2d(
 
     ``activation``: as for ``linear``. A gated one (swiglu, geglu, or an expression of ``x`` and ``up``) takes the
     filters of a group in pairs, a gate and a value in turn: the result has K/2 channels. The kernel computes the
-    activation; PyTorch does if a gradient is recorded, for float64 where PTX lacks the functions, and a gated one of
-    float32.
+    activation; PyTorch does if a gradient is recorded, and for float64 if PTX lacks the functions or the activation is
+    gated.
 
     ShapeError, DtypeError, InputError: an argument breaks a rule.
     """

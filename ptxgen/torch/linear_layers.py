@@ -36,8 +36,8 @@ def linear(
     ``activation``: as for ``gemm``, without ``aux``; in ``torch.compile`` a text. A gated activation (swiglu, geglu, or
     an expression of ``x`` and ``up``) takes the rows of ``weight`` in pairs, a gate and a value in turn: the result is
     …×N/2. If a gradient is recorded, the kernel also stores the sums, of which PyTorch computes the gradient of the
-    activation. For float64, where PTX lacks the functions, and a gated activation of float32, PyTorch computes the
-    activation of the sums.
+    activation. For float64, if PTX lacks the functions or the activation is gated, PyTorch computes the activation of
+    the sums.
     """
     text = None if activation is None else activations.given(activation)
     if isinstance(weight, QuantizedWeight):

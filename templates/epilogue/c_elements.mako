@@ -7,7 +7,7 @@
   % for q in range(plan.c.vec):
     ${guard}cvt.rn.f32.s32 ${plan.c.values[q]}, ${plan.c.loaded[q]};
   % endfor
-% elif plan.c.is_fp8:
+% elif plan.c.in_pairs:
   % for word, values in plan.c.word_values:
 ${pairs.widen(values, word, guard)}\
   % endfor
@@ -27,7 +27,7 @@ ${convert.widen_pair(plan.problem.out, values[0], values[1], word, plan.c.half, 
 ## plan.epilogue.pack_8bit: the packed pair stays in the low half of the first register; the caller stores several pairs at once.
 <%def name="store(registers, at, offset, guard)">
 <% convert_guard = "" if plan.epilogue.computes_oob else guard %>\
-% if plan.epilogue.pack_8bit and plan.c.is_fp8:
+% if plan.epilogue.pack_8bit and plan.c.in_pairs:
 ${pairs.pack(plan.c.loaded[0], registers[0], registers[1], "")}\
     mov.b32 ${registers[0]}, {${plan.c.loaded[0]}, ${plan.c.loaded[0]}};
 % elif plan.epilogue.pack_8bit:
@@ -40,7 +40,7 @@ ${pairs.pack(plan.c.loaded[0], registers[0], registers[1], "")}\
     ${guard}cvt.rni.sat.s8.f32 ${plan.c.loaded[q]}, ${r};
   % endfor
     ${guard}st.global${plan.c.store_cache_op}.${plan.c.type} [${at}+${offset}], ${plan.c.loaded[:]};
-% elif plan.c.is_fp8:
+% elif plan.c.in_pairs:
 <% upper = registers[1::2] or [plan.arithmetic.zero] %>\
   % for word, low, high in zip(plan.c.loaded.all, registers[::2], upper):
 ${pairs.pack(word, low, high, guard)}\

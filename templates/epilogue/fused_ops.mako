@@ -107,10 +107,14 @@ ${c_elements.load("%elem_addr", offset, guard)}\
     add.u64 %elem_addr, ${at}, ${offset};
     mad.lo.u64 %elem_addr, %elem_addr, 2, %${name};
   % for n, (low, high) in enumerate(zip(registers[::2], registers[1::2])):
+    % if plan.c.pair_type == "f32":
+    ${guard}st.global.v2.f32 [%elem_addr+${plan.fused_ops.words[n]}], {${low}, ${high}};
+    % else:
     cvt.rn.${plan.c.pair_type}.f32 ${plan.c.half[0]}, ${low};
     cvt.rn.${plan.c.pair_type}.f32 ${plan.c.half[1]}, ${high};
     mov.b32 %elem_index, ${plan.c.half[:]};
     ${guard}st.global.b32 [%elem_addr+${plan.fused_ops.words[n]}], %elem_index;
+    % endif
   % endfor
 % else:
     add.u64 %elem_addr, ${at}, %${name};

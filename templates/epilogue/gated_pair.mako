@@ -1,5 +1,4 @@
-## One element of C is a word of 16 bits, which a gated activation makes from two adjacent sums. C is not read, because beta is
-## 0.
+## One element of C is a word, which a gated activation makes from two adjacent sums. C is not read, because beta is 0.
 <%namespace name="fused_step" file="/epilogue/fused_step.mako"/>
 <%def name="widen(values, word, guard)">
 % for r in values:
@@ -17,6 +16,10 @@
 % for step in plan.fused_ops.gates:
 ${fused_step.on(step, low, high, guard)}\
 % endfor
+% if plan.c.pair_type == "f32":
+    ${guard}mov.b32 ${word}, ${low};
+% else:
     ${guard}cvt.rn.${plan.c.pair_type}.f32 ${word}, ${low};
+% endif
     }
 </%def>

@@ -40,6 +40,13 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
     "1x1 filters of several images": ({"r": 1, "s": 1, "padding": 0, "stride": 1, "h": 4, "w": 4}, SIMT),
     "depth": ({"layout": "NHWC", "d": 3, "t": 2, "stride": 1, "padding": 1, "epilogue": "geglu"}, MMA),
     "two filters": ({"k": 2, "c": 1, "w": 40, "s": 3, "stride": 1, "padding": 1, "epilogue": "swiglu"}, SIMT),
+    "f32": ({"dtype": "f32", "out": "", "s": 3, "stride": 1}, f"{SIMT} kg=2 splitk=workspace"),
+    "f32, vectors of two pairs": ({"dtype": "f32", "out": "", "layout": "NHWC"}, SIMT.replace("vec_c=2", "vec_c=4")),
+    "tf32": ({"dtype": "f32", "compute": "tf32", "out": "", "layout": "CHWN"}, MMA.replace("u=32", "u=16")),
+    "wgmma, tf32": (
+        {"dtype": "f32", "compute": "tf32", "out": "", "layout": "NHWC", "epilogue": "bias,geglu"},
+        WGMMA.replace("u=64", "u=32"),
+    ),
     "sums in f16": ({"layout": "NHWC", "compute": "f16"}, SIMT),
     "boxes of TMA": ({"layout": "NHWC", "k": 32}, f"{WGMMA} epilogue_smem=1"),
     "wgmma, pairs in planes": ({}, PACKED),
@@ -146,9 +153,9 @@ GIVEN = {"activation": "swiglu"}
             "epilogue is 'swiglu' and direction is input_grad; with a gated activation direction must be forward",
         ),
         (
-            lambda: ptxgen.conv2d(X.astype(np.float32), W.astype(np.float32), **GIVEN),
+            lambda: ptxgen.conv2d(X.astype(np.float64), W.astype(np.float64), activation="x*up"),
             DtypeError,
-            "out is f32; with a gated activation it must be f16 or bf16",
+            "out is f64; with a gated activation it must be one of f16, bf16, f32",
         ),
     ],
 )

@@ -15,6 +15,7 @@ from ptxgen.codegen.render import render
 from ptxgen.errors import ConfigError, DtypeError, InputError, OverlapError, ShapeError, TaskError
 from ptxgen.export.operations import epilogue_sum
 from ptxgen.expr.evaluate import evaluate
+from ptxgen.expr.rounding import with_errors
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.operations.conv.problem import Conv
 from ptxgen.operations.gemm.problem import Gemm
@@ -182,6 +183,36 @@ def test_gated_activations_are_right(dtype: str, text: str) -> None:
         assert all(r.ok for r in results), [str(r) for r in results]
 
 
+@pytest.mark.parametrize(
+    ("types", "text"),
+    [
+        ({"dtype": "f32"}, GATED[0][1].replace("nl=32", "nl=64").replace("ns=4", "ns=8").replace("vec_c=2", "vec_c=4")),
+        ({"dtype": "f32", "compute": "tf32"}, GATED[1][1].replace("vec_a=8 vec_b=8", "vec_a=4 vec_b=4")),
+        ({"dtype": "f32", "compute": "tf32"}, GATED[2][1]),
+        ({"dtype": "f32", "compute": "f32_bf16x6"}, GATED[2][1]),
+        ({"dtype": "bf16", "out": "f32"}, GATED[2][1]),
+        ({"dtype": "s8", "out": "f32"}, GATED[2][1]),
+        ({"dtype": "f16", "out": "f32"}, GATED[6][1]),
+    ],
+)
+def test_gated_activations_are_stored_as_f32(types: dict[str, str], text: str) -> None:
+    """An element of C is a word of 32 bits."""
+    p = Gemm(7 if "skinny" in text else 37, 80, 48, "NT", epilogue="scale_rows,bias_column,geglu", ldc=48, **types)  # type: ignore[arg-type]
+    config = parse_config(text)
+    results = check_some(EmulatedDriver(H200), p, config)
+    assert all(r.ok for r in results), [str(r) for r in results]
+    assert assemble(render(plan_for(p, config, H200))).cubin
+
+
+def test_the_bound_of_a_reciprocal_holds_where_it_may_be_infinite() -> None:
+    """The logistic function is 1/(1 + exp(-x)); with an error of x, exp(-x) may be several times as large."""
+    root = epilogue_op("sigmoid").steps[0].expression("f32")
+    assert root.op == "rcp"
+    for error in (0.5, 2.0):
+        [(value, bound)] = with_errors([root], {"x": np.array(-35.0)}, {"x": np.array(error)})
+        assert bound >= 1 / (1 + np.exp(35 - error)) - value
+
+
 #: a list and a jagged group: items without rows or K, of one pair of columns, and past whole tiles; rows of C with gaps
 GATED_LIST = GroupedGemm(
     ((33, 18, 24), (0, 4, 8), (7, 10, 0), (5, 2, 16)), "NT", "f16", ld="32:32:11", epilogue="swiglu"
@@ -196,6 +227,7 @@ GATED_ROWS = GroupedGemm(
     [
         (GATED_LIST, GATED[0][1].replace("workspace", "last_cta")),
         (GATED_LIST, "family=mma ms=16 ns=16 ml=32 nl=32 u=32 stages=2 vec_a=8 vec_b=8 vec_c=2"),
+        (replace(GATED_LIST, dtype="f32", compute="", out=""), GATED[0][1].replace("workspace", "last_cta")),
         (GATED_ROWS, GATED[1][1]),
         (replace(GATED_ROWS, dtype="bf16", out=""), f"{GATED[3][1]} persistent=1"),
         (GATED_ROWS, f"{GATED[4][1]} persistent=1 epilogue_buffers=2"),
@@ -271,8 +303,8 @@ def test_gemm_computes_gated_activations(monkeypatch: pytest.MonkeyPatch) -> Non
         ptxgen.gemm(a, b, activation="swiglu", bias=bias[:12])
     with pytest.raises(InputError, match="with a gated activation there may be no residual"):
         ptxgen.gemm(a, b, activation="swiglu", residual=got)
-    with pytest.raises(DtypeError, match="out is f32; with a gated activation it must be f16 or bf16"):
-        ptxgen.gemm(A, B, activation="geglu")
+    with pytest.raises(DtypeError, match="out is f64; with a gated activation it must be one of f16, bf16, f32"):
+        ptxgen.gemm(A.astype(float), B.astype(float), activation="x*up")
     with pytest.raises(InputError, match="must not read both aux and up"):
         Gemm(8, 8, 8, epilogue="x*aux*up")
     with pytest.raises(ShapeError, match="n is 7; with a gated activation it must be even"):
@@ -282,6 +314,7 @@ def test_gemm_computes_gated_activations(monkeypatch: pytest.MonkeyPatch) -> Non
 STORES = (
     ("f32", "ms=4 ns=4 ml=16 nl=32 lanes_m=4 cp_async_a=0 cp_async_b=0 vec_c=2", "residual,store_sums,gelu"),
     (*GATED[0], "bias_column,store_sums,swiglu"),
+    ("f32", GATED[0][1], "bias_column,store_sums,swiglu"),
     (*GATED[1], "scale_rows,store_sums,geglu"),
     (*GATED[1], "scale,bias_row,store_sums,x*aux"),
     (*GATED[2], "store_sums,relu"),

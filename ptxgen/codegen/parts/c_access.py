@@ -30,7 +30,7 @@ class CAccess(Part):
     @cached_property
     def is_16bit(self) -> bool:
         """True if elements of C are 16-bit floats."""
-        return self.problem.output.bytes == 2 and not self.problem.output.integer
+        return self.problem.output.bytes == 2 and not self.problem.output.integer and not self.pair_type
 
     @cached_property
     def is_s8(self) -> bool:
@@ -43,13 +43,13 @@ class CAccess(Part):
         return self.problem.output.integer and self.problem.output.bytes < 4
 
     @cached_property
-    def is_fp8(self) -> bool:
-        """True if elements of C are 8-bit floats, which are converted in pairs."""
-        return self.problem.output.fp8
+    def in_pairs(self) -> bool:
+        """True if pairs of sums are converted to words: to two 8-bit floats, or to one element (a gated activation)."""
+        return self.problem.output.fp8 or bool(self.pair_type)
 
     @cached_property
     def pairs(self) -> str:
-        """The slot that converts pairs of sums to words of 16 bits."""
+        """The slot that converts a pair of sums to a word."""
         return "epilogue/gated_pair.mako" if self.pair_type else "epilogue/fp8_pair.mako"
 
     @cached_property
@@ -58,9 +58,14 @@ class CAccess(Part):
         return self.problem.out.removeprefix("half_") if "store_gated" in self.problem.sink.needs else ""
 
     @cached_property
+    def word_type(self) -> str:
+        """The type of the words of ``in_pairs``."""
+        return f"b{2 * self.problem.output.bits}"
+
+    @cached_property
     def converts(self) -> bool:
         """True if the element type of C differs from the type of the epilogue's arithmetic."""
-        return self.is_16bit or self.is_s8 or self.is_fp8
+        return self.is_16bit or self.is_s8 or self.in_pairs
 
     @cached_property
     def bytes(self) -> int:
@@ -69,7 +74,7 @@ class CAccess(Part):
 
     @cached_property
     def element_type(self) -> str:
-        return "b16" if self.is_16bit else "b8" if self.is_fp8 else self.problem.output.real
+        return f"b{self.problem.output.bits}" if self.is_16bit or self.in_pairs else self.problem.output.real
 
     @cached_property
     def width(self) -> int:
@@ -80,9 +85,9 @@ class CAccess(Part):
     def type(self) -> str:
         """The type suffix of an access of ``vec`` elements of C."""
         n = self.vec
-        if n == 1 or not (self.is_16bit or self.is_fp8):
+        if n == 1 or not (self.is_16bit or self.in_pairs):
             return width(self.width, self.element_type)
-        return width(n // 2, "b16" if self.is_fp8 else "b32")
+        return width(n // 2, self.word_type if self.in_pairs else "b32")
 
     @cached_property
     def sums_type(self) -> str:
@@ -98,8 +103,8 @@ class CAccess(Part):
     @cached_property
     def loaded(self) -> Tile:
         """The registers that a load of ``vec`` elements of C fills."""
-        if self.is_fp8:
-            return Tile("c_raw", "b16", (max(1, self.vec // 2),))
+        if self.in_pairs:
+            return Tile("c_raw", self.word_type, (max(1, self.vec // 2),))
         if self.is_16bit:
             return Tile("c_raw", "b32", (self.vec // 2,)) if self.vec > 1 else Tile("c_raw", "b16", (1,))
         return Tile("c_raw", "b32" if self.truncates else self.element_type, (self.width,))
@@ -140,8 +145,8 @@ class CAccess(Part):
         """The registers of epilogue/c_elements.mako."""
         return [
             self.loaded,
-            *([self.half] if self.is_16bit or self.is_fp8 else []),
-            *([self.pair] if self.is_fp8 else []),
+            *([self.half] if self.is_16bit or self.in_pairs else []),
+            *([self.pair] if self.in_pairs else []),
             *([self.values] if self.converts else []),
         ]
 

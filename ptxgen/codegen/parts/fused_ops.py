@@ -11,6 +11,7 @@ from ptxgen.expr.ptx import Temporaries, statements
 from ptxgen.expr.value_types import PRED
 from ptxgen.lowering.descriptor_table import grouped
 from ptxgen.lowering.kernel_problem import KernelProblem
+from ptxgen.problem.dtypes import dtype
 from ptxgen.problem.epilogue_ops import COLUMN, ROW, SCALE, STORED, EpilogueOp, EpilogueStep
 
 
@@ -77,7 +78,11 @@ class FusedOps(Part):
         """Operand -> the byte offsets of its elements."""
         return {name: range(0, size << 16, size) for name, (_, size) in self.operands.items()}
 
-    words = range(0, 64, 4)  #: the byte offsets of pairs of stored sums
+    @property
+    def words(self) -> range:
+        """The byte offsets of pairs of stored sums."""
+        size = 2 * dtype(self.out).bytes
+        return range(0, 16 * size, size)
 
     @property
     def bias_extent(self) -> str:

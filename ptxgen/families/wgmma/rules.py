@@ -163,9 +163,11 @@ def _streams(p: KernelProblem, c: Any, d: Device) -> Any:
 
 
 def _stages_elements(p: KernelProblem) -> bool:
-    """True if elements of C may go through shared memory: they have two bytes, or are made of pairs of sums and stored
-    by TMA."""
-    return p.output.bytes == 2 or ("store_gated" in p.needs and operand_packing.boxed(p))
+    """True if elements of C may go through shared memory: they have two bytes. Those made of pairs of sums must also be
+    stored by TMA."""
+    if "store_gated" in p.needs:
+        return p.output.bytes == 1 and operand_packing.boxed(p)
+    return p.output.bytes == 2
 
 
 def _epilogue_smem(p: KernelProblem, c: Any, g: WgmmaGeometry) -> Any:

@@ -29,13 +29,13 @@ def winograd_forms(v: Conv, p: KernelProblem) -> tuple[KernelProblem, ...]:
 
 def winograd_form(v: Conv, p: KernelProblem, tile: int) -> KernelProblem | None:
     """The form of a convolution or gradient by the algorithm with tiles of ``tile`` rows and columns of results. None:
-    the algorithm does not support the filters, strides, types, groups, depth axis or padding; it has few channels, or
-    is a weight gradient of few pixels; or PTXGEN_WINOGRAD is off."""
+    the algorithm does not support the filters, strides, types, groups, depth axis, padding or activation; it has few
+    channels, or is a weight gradient of few pixels; or PTXGEN_WINOGRAD is off."""
     gradient, weights = v.direction == "input_grad", v.direction == "weight_grad"
     channels, filters = (v.k, v.c) if gradient else (v.c, v.k)
     plain = v.groups == 1 and v.strides == v.dilations == (1, 1, 1) and (v.t, v.r, v.s) == TAPS and not v.deep
     types = v.dtype == v.compute == v.out == "f32"
-    if not (plain and types) or any(v.pads[0]) or v.fold:
+    if not (plain and types) or any(v.pads[0]) or v.fold or v.gated:
         return None
     if settings().winograd == "off":
         return None

@@ -47,9 +47,9 @@ class Gemm(ProblemBase):
     elsewhere, also where ``aux`` is NaN; ``aux`` is M×N, with the strides, alignment and type of C. An activation may
     be an expression of ``x``, the sum, and ``aux``, in the language of tasks; ``epilogue`` then has its canonical text.
     A gated activation, ``swiglu``, ``geglu`` or an expression of ``x`` and ``up``, makes an element of C from two sums:
-    ``x`` belongs to an even column of B, ``up`` to the next column. C is then M×N/2, of f16 or bf16, and beta is 0;
-    scales and a bias may precede a gated activation. ``store_sums``, before the activation, stores the sums to ``sums``
-    (M×N), which has the type and alignment of C, and its strides, or twice its leading dimension with a gated
+    ``x`` belongs to an even column of B, ``up`` to the next column. C is then M×N/2, of f16, bf16 or f32, and beta is
+    0; scales and a bias may precede a gated activation. ``store_sums``, before the activation, stores the sums to
+    ``sums`` (M×N), which has the type and alignment of C, and its strides, or twice its leading dimension with a gated
     activation. Products of s8 are summed in s32; the epilogue computes in f32
     unless C is s32. 8-bit results are rounded to nearest and saturated to finite values; fp8 keeps NaN.
 
