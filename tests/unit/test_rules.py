@@ -187,6 +187,20 @@ BREAKS = {
         (Gemm(64, 64, 64, "TN", "f16", "f16"), "ms=1 ns=8 ml=32 nl=64", "h200", "ms=1"),
         (Gemm(64, 64, 64, "TN", "f16", "f16"), "ms=8 ns=1 ml=64 nl=32", "h200", "ns=1"),
     ],
+    "simt_gated": [
+        (
+            Gemm(64, 64, 64, "TN", epilogue="swiglu"),
+            "ms=8 ns=1 ml=64 nl=32 vec_a=1 vec_b=1 vec_c=2",
+            "h200",
+            "two adjacent sums of a thread; it takes ns of 2 or more",
+        ),
+        (
+            Gemm(64, 64, 64, "TT", epilogue="swiglu"),
+            "ms=8 ns=8 ml=64 nl=64 lanes_m=4 vec_a=1 vec_b=1 vec_c=2 u=8 kmajor_smem_b=1",
+            "h200",
+            "kmajor_smem_b=1: a gated activation",
+        ),
+    ],
     "simt_column_pairs": [
         (
             P,

@@ -14,13 +14,12 @@ from ptxgen.codegen.split_k import slices_of_k
 from ptxgen.families.common.candidates import Grid, default, multiplies_by
 from ptxgen.families.common.fma import axes
 from ptxgen.families.common.fma.geometry import (
+    adjacent_c,
     geometry,
     has_paired_steps,
-    kmajor_in_smem,
     loads_fragments,
     pairs_columns,
     plain_sums,
-    staged_bytes,
     staging_bytes,
     values_in_register,
     warp_rows,
@@ -188,11 +187,6 @@ class FmaSpace(MultistageSpace):
             return [plain]
         values = dict(plain.items())
         return [plain, config.replace(**{**values, "lanes_m": int(warp_rows(Config(**values)))})]
-
-
-def adjacent_c(p: KernelProblem, c: Any) -> Any:
-    """The number of adjacent elements of a row of C that a thread has in registers."""
-    return np.where(kmajor_in_smem(p, c, "b"), 1, np.minimum(16 // staged_bytes(p, c, "b"), c.ns))
 
 
 def width_c(p: KernelProblem, c: Any) -> Any:

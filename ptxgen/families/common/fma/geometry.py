@@ -128,6 +128,11 @@ def kmajor_in_smem(p: KernelProblem, c: Any, name: str) -> Any:
     return ((c.kmajor_smem_a if name == "a" else c.kmajor_smem_b) == 1) & kmajor_global(p, name)
 
 
+def adjacent_c(p: KernelProblem, c: Any) -> Any:
+    """The number of adjacent elements of a row of C that a thread has in registers."""
+    return np.where(kmajor_in_smem(p, c, "b"), 1, np.minimum(16 // staged_bytes(p, c, "b"), c.ns))
+
+
 def operand(p: KernelProblem, c: Any, name: str) -> FmaOperandGeometry:
     """The geometry of operand ``name``."""
     first = name == "a"

@@ -8,8 +8,8 @@ import numpy as np
 
 from ptxgen.codegen.config.config import Columns
 from ptxgen.families.common import perf_costs, perf_grouped
-from ptxgen.families.common.fma.candidates import adjacent_c, width_c
-from ptxgen.families.common.fma.geometry import FmaGeometry, FmaOperandGeometry, values_in_register
+from ptxgen.families.common.fma.candidates import width_c
+from ptxgen.families.common.fma.geometry import FmaGeometry, FmaOperandGeometry, adjacent_c, values_in_register
 from ptxgen.families.common.geometry import SECTOR, WARP, register_cap
 from ptxgen.families.common.perf_blocks import Work, bound, cell, epilogue_costs, microseconds
 from ptxgen.lowering import step_rate

@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 
 from ptxgen.codegen.config.rule import Rule
+from ptxgen.codegen.geometry import stores_via_smem
 from ptxgen.codegen.vectorized import WARP
 from ptxgen.families.common.fma.geometry import (
     SMALL_K,
     FmaGeometry,
     FmaOperandGeometry,
+    adjacent_c,
     loads_fragments,
     pairs_columns,
     plain_sums,
@@ -156,6 +158,12 @@ RULES = (
         "simt_f16x2",
         lambda p, c, g, d: (p.accumulator.bytes != 2) | ((c.ms >= 2) & (c.ns >= 2)),
         "ms={c.ms} and ns={c.ns} must be even for packed f16 arithmetic",
+    ),
+    Rule(
+        "simt_gated",
+        lambda p, c, g, d: ("store_gated" not in p.needs) | stores_via_smem(p, c) | (adjacent_c(p, c) > 1),
+        "ns={c.ns}, kmajor_smem_b={c.kmajor_smem_b}: a gated activation makes an element of C of two adjacent sums of a"
+        " thread; it takes ns of 2 or more and kmajor_smem_b=0, or epilogue_smem=1",
     ),
     Rule(
         "simt_column_pairs",
