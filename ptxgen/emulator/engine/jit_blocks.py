@@ -7,6 +7,7 @@ NumPy steps execute instead.
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 import numpy as np
@@ -92,7 +93,7 @@ class JitCompiler:
     """Compiles the blocks of one program that execute often."""
 
     def __init__(self, program: Program) -> None:
-        self.program = program
+        self.program = weakref.proxy(program)  # which owns this object
         self.engine = program.options.engine
         require(self.engine)
         self.compiler: Any = None
@@ -128,6 +129,7 @@ class JitCompiler:
         def count(c: WarpBatch, m: Mask) -> None:
             saved = self.saved[number] = self.saved.get(number, 0.0) + max(fixed + lane * c.n, 0.0)
             if saved > limit:
+                block = self.program.blocks[number]
                 block.steps[0] = first
                 self.compile(number, block, c.n)
                 block.steps[0](c, m)
@@ -154,7 +156,7 @@ class JitCompiler:
         if runs:
             self.compiler = self.compiler or llvm.Compiler()
             for run, function in zip(runs, self.compiler.compile([(r.emitter, r.live()) for r in runs]), strict=True):
-                run.function = function
+                run.function, run.compiler = function, self.compiler
             self.bind(number, block)
 
     def bind(self, number: int, block: Block) -> None:
@@ -283,7 +285,7 @@ class JitBlock:
     """A sequence of instructions of one basic block that one compiled function executes."""
 
     def __init__(self, owner: JitCompiler, number: int, first: int, bodies: list[Any]) -> None:
-        self.owner = owner  # owns the compiled code
+        self.compiler: Any = None  # owns the compiled code
         self.program = program = owner.program
         self.number, self.first, self.bodies = number, first, bodies
         self.function: Any = None

@@ -47,7 +47,7 @@ class Entry:
     """
 
     def __init__(self, module: Module, function: Function) -> None:
-        self.module, self.function = module, function
+        self.unit, self.variables, self.function = module.unit, module.variables, function
         self.failure: UnsupportedError | None = None
         try:
             self.function = flatten(module.unit, function)
@@ -79,7 +79,7 @@ class Entry:
             if not isinstance(op, (Reg, Imm))
             for v in variables(op)
         }
-        shared = [v for v in self.module.variables if v.space == "shared" and id(v) in named]
+        shared = [v for v in self.variables if v.space == "shared" and id(v) in named]
         shared += [v for v in self.function.variables if v.space == "shared"]
         self.shared_variables = shared
         at = SHARED_BASE
@@ -109,7 +109,7 @@ class Entry:
             if self.failure is not None:
                 raise self.failure
             self.layout()
-            program = Program(self.module.unit, self.function, options, clustered)
+            program = Program(self.unit, self.function, options, clustered)
             program.local_size = self.local
             program.shared_variables = self.shared_variables
             if options.engine != "numpy" and options.faults == 1:

@@ -907,15 +907,14 @@ def check(ins: Instruction) -> None:
     rows = candidates(ins.op, ins.mods)
     if not rows:
         raise unknown(f"no form of {ins.op} has these modifiers and types")
-    first: MismatchError | None = None
+    first = ""
     for specs in rows:
         try:
             check_specs(ins, specs)
             return
         except MismatchError as e:
-            first = first or e
-    assert first is not None
-    raise first
+            first = first or str(e)  # the error itself would refer to this frame, and the frame to it
+    raise MismatchError(first)
 
 
 def shape(op: Operand) -> Any:

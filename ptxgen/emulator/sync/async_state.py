@@ -6,6 +6,7 @@ piece of work completes at a time; the seed selects it.
 
 from __future__ import annotations
 
+import weakref
 from typing import Any, Protocol
 
 import numpy as np
@@ -63,7 +64,8 @@ class AsyncState:
         self.warpgroups: dict[int, Warpgroup] = {}
         self.registers = RegisterPool(wave, order)
         self.stores: dict[int, Any] = {}  # of each warp batch: its bulk copies from shared memory
-        order.hook = self.events.generic
+        events = weakref.proxy(self.events)  # which has a reference to ``order``
+        order.hook = lambda c, touch, operation: events.generic(c, touch, operation)
 
     def begin(self, work: Work) -> None:
         """Starts a piece of work. With "early" completion, it also completes now."""

@@ -8,6 +8,7 @@ bits of a Python integer.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -152,7 +153,8 @@ class Checks:
             self.reset_clocks()
             #: for each warp batch: the order of its lanes, and their accesses since they last synchronised
             self.lanes = [Lanes(32 * wave.blocks) for _ in wave.batches]
-            self.access_logs = [AccessLog(batch, self.lane_shadow) for batch in wave.batches]
+            checks = weakref.proxy(self)  # which owns the logs
+            self.access_logs = [AccessLog(batch, lambda: checks.lane_shadow()) for batch in wave.batches]
             #: for each warp batch: the order of its lanes if exchanges of registers order them, too; for writes after
             #: reads
             self.exchanged = [Lanes(32 * wave.blocks) for _ in wave.batches]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 import numpy as np
@@ -71,8 +72,9 @@ class Mbarriers:
         self.stall_progress = -1  # the progress count of the engine at the last stall
         self.tracked: dict[int, list[tuple[WarpBatch, Array, int]]] = {}
         self.grow(64)
-        events.barriers = lambda words: self.rows[words] != 0
-        events.forgetting.append(self.forget)
+        barriers = weakref.proxy(self)  # a reference of the events would be a cycle
+        events.barriers = lambda words: barriers.rows[words] != 0
+        events.forgetting.append(lambda bit: barriers.forget(bit))
 
     def grow(self, size: int) -> None:
         actors = self.order.actors

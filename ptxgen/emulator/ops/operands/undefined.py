@@ -13,6 +13,7 @@ tracked as soon as an undefined value may reach them; until then they cost nothi
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -147,7 +148,7 @@ class Undefined:
     """
 
     def __init__(self, program: Compiled, initial: set[int]) -> None:
-        self.program, self.initial = program, initial
+        self.program, self.initial = weakref.proxy(program), initial  # the program owns this object
         self.flags = {slot: i for i, slot in enumerate(sorted(initial))}
         self.fresh = [False] * len(self.flags)
         self.late: set[int] = set()
