@@ -18,13 +18,15 @@ BYTES = 4  #: bytes of a scale
 class Scales:
     """The scales of a matrix in memory. ``array``: the array name; ``rows``: rows of a block; ``along_rows``,
     ``along_k``, ``along_items``: strides in scales from one block to the next along the rows and along K, and from one
-    item to the next."""
+    item to the next. ``by_k``: if each item has strides of its own, True if the scales of one K block are contiguous,
+    and False if those of one block of rows are; else None."""
 
     array: str
     rows: int
     along_rows: Any
     along_k: Any
     along_items: Any
+    by_k: bool | None = None
 
     @property
     def representative(self) -> Scales:
@@ -115,13 +117,16 @@ def with_scales(p: KernelProblem, scalings: dict[str, Scaling]) -> KernelProblem
 def with_item_scales(
     p: KernelProblem, scalings: dict[str, Scaling], shapes: dict[str, tuple[int, ...]]
 ) -> KernelProblem:
-    """The grouped product with block scales. ``shapes``: the stored shapes of the scales of all items."""
+    """The grouped product with block scales. ``shapes``: the stored shapes of the scales of all items, one array if the
+    group is jagged."""
     operands = []
     for x in p.operands:
-        *items, rows, columns = shapes[f"scale_{x.name.lower()}"]
-        s = scalings[x.name]
-        scales = _scales(x.name, s, (rows, columns), bool(items))
+        s, shape, blocks = scalings[x.name], shapes[f"scale_{x.name.lower()}"], 0
+        if x.access.jagged:
+            *items, rows, columns = shape
+            scales, blocks = _scales(x.name, s, (rows, columns), bool(items)), rows if s.by_k else columns
+        else:
+            scales = Scales(f"scale_{x.name.lower()}", s.rows, 0, 0, 0, s.by_k)
         named = {"name": x.access.name, "jagged": x.access.jagged, "group": x.access.group}
-        blocks = rows if s.by_k else columns
         operands.append(replace(x, access=ScaledItems(*x.access.numbers, **named, scales=scales, blocks=blocks)))
     return replace(p, operands=tuple(operands))

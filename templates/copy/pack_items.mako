@@ -25,7 +25,11 @@ ${table.entries()}\
 % endfor
     ld.param.u64 %table, [table];  ld.param.u64 %workspace, [W];  ld.param.u32 %items, [items];
     cvta.to.global.u64 %workspace, %workspace;
+% if t.makes_table:
     add.u64 %table, %table, %workspace;
+% else:
+    cvta.to.global.u64 %table, %table;
+% endif
 ${pdl.trigger_and_wait()}\
     add.u32 %tmp0, %items, 3;
     shr.u32 %tmp0, %tmp0, 2;

@@ -1,6 +1,7 @@
 ## Sums of 128 elements of K, times the scales of their blocks of A and B, are added to the totals. The scales of the next block
 ## are loaded while the present block is multiplied.
 <%namespace name="convert" file="/ptx/convert.mako"/>
+<%namespace name="constants" file="/ptx/constants.mako"/>
 <%namespace name="last" file="/${context['plan'].scales.last_template}"/>
 <%def name="setup()">
     // scales of blocks: bytes between those of blocks of rows and of K
@@ -9,7 +10,9 @@
     .reg .f32 %scale;
 % for x in plan.scales.sides:
     .reg .b32 %scale_rows_${x.role}, %scale_pitch_${x.role};
+  % if x.by_k is None:
     ld.param.u32 %scale_rows_${x.role}, [scale_${x.name}_rows];  ld.param.u32 %scale_pitch_${x.role}, [scale_${x.name}_k];
+  % endif
 % endfor
 ${last.setup()}\
     // this thread's first row in its warpgroup's
@@ -35,6 +38,17 @@ ${last.begin()}\
     // from those of the item on
     ld.global.u64 %tmp64, [%descriptor+${x.entry}];
     add.u64 %scale_base, %scale_base, %tmp64;
+    % if x.by_k:
+    // the scales of a block of K are contiguous
+    mov.u32 %scale_rows_${x.role}, ${x.BYTES};
+    add.u32 %scale_pitch_${x.role}, ${x.extent}, ${x.last_row};
+${constants.shr(f"%scale_pitch_{x.role}", f"%scale_pitch_{x.role}", x.shift)}\
+    shl.b32 %scale_pitch_${x.role}, %scale_pitch_${x.role}, ${x.log2_bytes};
+    % elif x.by_k is not None:
+    // the scales of a block of rows are contiguous
+    mov.u32 %scale_pitch_${x.role}, ${x.BYTES};
+    mad.lo.u32 %scale_rows_${x.role}, %last_block, ${x.BYTES}, ${x.BYTES};
+    % endif
   % elif plan.scales.item:
     ld.param.u64 %tmp64, [scale_${x.name}_items];
     cvt.u64.u32 %tmp64b, ${plan.scales.item};

@@ -6,7 +6,11 @@
     .reg .b32 %items, %item, %item_tile, %lower_bound, %count, %rows_end, %far, %row_shift;
     .reg .pred %starts_before;
     ld.param.u64 %table, [table];  ld.param.u32 %items, [items];
+% if plan.scheduler.jagged:
     add.u64 %table, %table, %workspace;
+% else:
+    .reg .${plan.arithmetic.type} %item_scale;
+% endif
     cvta.to.global.u64 %table, %table;
     mov.b64 %c_base, %C;
     mov.u32 %far, ${plan.scheduler.FAR};
@@ -41,6 +45,9 @@ ${find_by_thread()}\
     mad.wide.u32 %descriptor, %lower_bound, ${s.table.descriptor_bytes}, %descriptor;
     add.u64 %descriptor, %descriptor, ${s.HEADER};
     ld.global.u32 %M, [%descriptor+${s.table.offsets["m"]}];
+% if not s.jagged:
+    ld.global.u32 %N, [%descriptor+${s.table.offsets["n"]}];
+% endif
     ld.global.v2.u32 {%tmp0, %item}, [%descriptor+${s.table.offsets["first"]}];
     ld.global.u32 %rows_end, [%descriptor+${s.table.offsets["start"]}];
 % if ctas > 1:
@@ -89,6 +96,11 @@ ${coords.k_slice()}\
     ld.global.u64 %tmp64, [%descriptor+${s.table.offsets["c"]}];
     add.u64 %C, %c_base, %tmp64;
     ld.global.u32 %ldc, [%descriptor+${s.table.offsets["ldc"]}];
+  % for name in s.item_scalars:
+    ld.param.${plan.arithmetic.type} %${name}, [${name}];
+    ld.global.${plan.arithmetic.type} %item_scale, [%descriptor+${s.table.offsets[name]}];
+    ${plan.arithmetic.mul} %${name}, %${name}, %item_scale;
+  % endfor
 % endif
 </%def>
 

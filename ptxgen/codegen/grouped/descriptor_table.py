@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ptxgen.codegen.launches.launched import Launched
 from ptxgen.codegen.vectorized import IntOrColumn
-from ptxgen.lowering.descriptor_table import Items, slice_length
+from ptxgen.lowering.descriptor_table import Items, items_of, slice_length
 from ptxgen.lowering.table import Table
 
 Words = NDArray[np.uint32]
@@ -71,6 +72,11 @@ class DescriptorTable:
     sms: int = 1
     resident: int = 1
     stream: bool = False
+
+    @property
+    def arrays(self) -> tuple[str, ...]:
+        """The arrays besides A, B and C whose addresses are in a descriptor."""
+        return self.operands
 
     @property
     def descriptor_bytes(self) -> int:
@@ -227,6 +233,12 @@ class DescriptorTable:
         rows[:, : 2 * addresses.shape[1]] = addresses[order].view(np.uint32)  # the first fields
 
 
+def table_of(launched: Launched, layout: DescriptorTable) -> int | GroupTable:
+    """The descriptor table of a launch: its offset in the workspace if a kernel makes it."""
+    made = launched.buffers.packed.get("table")
+    return GroupTable(layout, items_of(launched.p)) if made is None else made
+
+
 @dataclass(frozen=True)
 class GroupTable(Table):
     """The descriptor table of a group in which each operand of all items is one array."""
@@ -237,5 +249,5 @@ class GroupTable(Table):
     def words(self) -> Words:
         p, size, out = self.group, self.group.element.bytes, self.group.output.bytes
         starts = p.starts * np.array([size, size, out])
-        operands = [p.epilogue_sizes(n)[0] * p.epilogue_operand_dtype(n).bytes for n in self.layout.operands]
+        operands = [p.epilogue_sizes(n)[0] * p.epilogue_operand_dtype(n).bytes for n in self.layout.arrays]
         return self.layout.words(p.extents, p.kernel_lds, starts, operands=operands)

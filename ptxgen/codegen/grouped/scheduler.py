@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from ptxgen.codegen.config.config import Config
 from ptxgen.codegen.geometry import GROUPED_SHARED, Geometry
-from ptxgen.codegen.grouped.descriptor_table import HEADER, DescriptorTable, GroupTable
+from ptxgen.codegen.grouped.descriptor_table import HEADER, DescriptorTable, GroupTable, table_of
 from ptxgen.codegen.launches.launched import Launched
 from ptxgen.codegen.launches.matrix_parameters import MatrixParameters
 from ptxgen.codegen.parts.parameters import Parameters, addresses, given, weight_parameters
@@ -155,5 +155,4 @@ class GroupedParameters(MatrixParameters):
     def _table(self, launched: Launched) -> int | GroupTable:
         """The descriptor table: its offset in the workspace if a kernel makes it."""
         assert isinstance(self.scheduler, GroupedScheduler)
-        made = launched.buffers.packed.get("table")
-        return GroupTable(self.scheduler.table, items_of(launched.p)) if made is None else made
+        return table_of(launched, self.scheduler.table)

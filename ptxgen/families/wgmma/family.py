@@ -69,6 +69,8 @@ FAMILY = TileFamily(
         "item_rows",
         "item_rows_output",
         "item_columns",
+        "descriptor_table",
+        "descriptor_table_output",
         "store_gated",
         "store_sums",
         "store_value",

@@ -26,16 +26,23 @@ WRAP = (1 << 64) // FAR  #: FAR times this is 0 modulo 2^64
 
 def packs_items(p: KernelProblem) -> bool:
     """True if a kernel packs the items of A and of B."""
-    return grouped(p) and all(x.access.item_columns for x in p.operands)
+    return grouped(p) and all(x.access.kmajor and not x.access.item_rows for x in p.operands)
 
 
 def packed_rows(p: KernelProblem, name: str) -> int:
-    """The number of rows of ROW bytes that all packed items of an operand may have."""
+    """The number of rows of ROW bytes of all packed items of an operand; the most that they may have, if the sizes of
+    items are on the device."""
     columns = ROW // p.element.bytes
     extents = np.array([[p.m, p.n, p.k]]) if p.extents.group is None else p.extents.group.extents
     rows, k = extents[:, "ab".index(name)], extents[:, 2]
-    blocks = (int(k.sum()) + (columns - 1) * len(k)) // columns
-    return int(rows.max(initial=0)) * blocks
+    if not p.extents.jagged:
+        return int((rows * -(-k // columns)).sum())
+    return int(rows.max(initial=0)) * ((int(k.sum()) + (columns - 1) * len(k)) // columns)
+
+
+def differ_in_k(p: KernelProblem) -> bool:
+    """True if the kernel computes items of different K."""
+    return jagged(p) == "k" or packs_items(p)
 
 
 def jagged(p: KernelProblem) -> str:

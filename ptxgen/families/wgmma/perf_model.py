@@ -181,7 +181,7 @@ def cell(p: KernelProblem, c: Columns, g: WgmmaGeometry, d: Device) -> WgmmaCell
         )
     ]
     iterations = np.maximum(-(-g.pipeline.k_iters // g.slices), 1)
-    if grouped_rows.jagged(p) == "k":  # the average tile, but at least the longest one of a block
+    if grouped_rows.differ_in_k(p):  # the average tile, but at least the longest one of a block
         mean, longest = p.extents.tile_iterations(c.ml, c.nl, c.u)
         waves = np.maximum(np.ceil(g.blocks / np.maximum(resident_blocks(d, c), 1)), 1)
         iterations = np.maximum(np.maximum(mean, longest / waves), 1)

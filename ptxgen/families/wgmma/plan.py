@@ -7,6 +7,7 @@ from ptxgen.codegen.config.config import PDL_WITHIN, Config
 from ptxgen.codegen.grouped.descriptor_table import DescriptorTable
 from ptxgen.codegen.grouped.jagged_table import JaggedTable
 from ptxgen.codegen.grouped.listed_tiles import TileList
+from ptxgen.codegen.grouped.packed_table import PACKED, PackedTable
 from ptxgen.codegen.launches.packing import Packing
 from ptxgen.codegen.launches.sink_kernels import AggregateKernels
 from ptxgen.codegen.parts.fused_ops import FusedOps
@@ -46,7 +47,7 @@ from ptxgen.families.wgmma.matrix.stream_scheduler import StreamFixup, StreamTil
 from ptxgen.families.wgmma.matrix.tensor_batch import TensorBatch
 from ptxgen.families.wgmma.operand_packing import TMA_ALIGNED, packs, realigns
 from ptxgen.families.wgmma.packing.images import ImagePacking
-from ptxgen.families.wgmma.packing.items import PACKED, ItemPacking
+from ptxgen.families.wgmma.packing.items import ItemPacking, ListPacking
 from ptxgen.families.wgmma.packing.rows import RowPacking
 from ptxgen.families.wgmma.packing.split_bf16x3 import SplitPacking
 from ptxgen.lowering.aggregate import Aggregate
@@ -54,6 +55,7 @@ from ptxgen.lowering.block_scales import block_scaled, scales_of
 from ptxgen.lowering.descriptor_table import grouped
 from ptxgen.lowering.im2col_descriptor import im2col
 from ptxgen.lowering.kernel_problem import KernelProblem
+from ptxgen.lowering.packed_copy import ROW
 from ptxgen.lowering.quantized_rows import quantized_rows
 from ptxgen.lowering.row_reduce import RowReduce
 from ptxgen.lowering.sink import SelectValues, ValueSink
@@ -210,8 +212,12 @@ class WgmmaPlan(Plan):
         if not grouped(p):
             return TileScheduler(c, g, self.device, self.batch.active)
         scales = tuple(scales_of(p, name).array for name in "AB") if block_scaled(p) else ()
-        entries = (*p.sink.arrays, *scales, *(PACKED if packs_items(p) else ()))
-        table = DescriptorTable(*cluster_tile(c), p.sink.arithmetic, entries)
+        common = (*cluster_tile(c), p.sink.arithmetic)
+        if packs_items(p):
+            entries = (*p.sink.arrays, *scales, *PACKED)
+            table: DescriptorTable = PackedTable(*common, entries, block=ROW // p.element.bytes)
+        else:
+            table = DescriptorTable(*common, (*p.sink.arrays, *scales))
         return GroupedTileScheduler(c, g, self.device, False, table, grouped_rows.jagged(p), packs_items(p))
 
     def _loads(self) -> MatrixLoads:
@@ -241,8 +247,8 @@ class WgmmaPlan(Plan):
         p, c = self.problem, self.config
         common = (p, self.entry, self.batch)
         if isinstance(self.scheduler, GroupedTileScheduler):
-            packing = ItemPacking if packs_items(p) else JaggedTable
-            return packing(*common, self.scheduler.table)
+            lists = ItemPacking if self.scheduler.jagged else ListPacking
+            return (lists if packs_items(p) else JaggedTable)(*common, self.scheduler.table)
         if c.listed_tiles:
             return TileList(*common, *cluster_tile(c))
         if im2col(p) is not None and any(im2col(p).copies):

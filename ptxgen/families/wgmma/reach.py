@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from ptxgen.families.wgmma import grouped_rows
 from ptxgen.families.wgmma.rules import maps_im2col
+from ptxgen.lowering.block_scales import block_scaled
 from ptxgen.lowering.descriptor_table import grouped
 from ptxgen.lowering.im2col_descriptor import im2col
 from ptxgen.lowering.kernel_problem import KernelProblem
@@ -16,5 +17,5 @@ def native(p: KernelProblem, d: Device) -> bool:
     if not p.element.fp8 or d.sm != 90:
         return False
     if grouped(p):  # items that are rows along K are not K-major, and nothing transposes them
-        return (grouped_rows.jagged(p) == "m" or grouped_rows.packs_items(p)) and p.k > 0
+        return (grouped_rows.jagged(p) == "m" or "item_columns" in p.needs or block_scaled(p)) and p.k > 0
     return "strided" in p.needs or (im2col(p) is not None and maps_im2col(p))

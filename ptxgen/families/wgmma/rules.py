@@ -36,6 +36,7 @@ from ptxgen.families.wgmma.geometry import (
     resident_blocks,
 )
 from ptxgen.families.wgmma.operand_packing import TMA_ALIGNED, mapped, packs, realigns
+from ptxgen.lowering.block_scales import block_scaled
 from ptxgen.lowering.descriptor_table import grouped
 from ptxgen.lowering.im2col_descriptor import im2col
 from ptxgen.lowering.kernel_problem import KernelProblem
@@ -460,7 +461,7 @@ RULES = (
                 (c.persistent == 1)
                 & (c.cluster_k == 1)
                 & (g.math.planes == 1)
-                & ((grouped_rows.jagged(p) != "k") | ((c.pingpong == 0) & (c.stages > 1)))
+                & ((not grouped_rows.differ_in_k(p)) | ((c.pingpong == 0) & (c.stages > 1)))
             )
         ),
         "persistent={c.persistent}, cluster_k={c.cluster_k}, pingpong={c.pingpong}, stages={c.stages}: the tile loop of"
@@ -468,18 +469,20 @@ RULES = (
         " stages=2 or more",
     ),
     Rule(
-        "wgmma_item_columns",
+        "wgmma_packed_items",
         lambda p, c, g, d: (
-            ("item_columns" not in p.needs)
+            (not p.needs & {"item_columns", "descriptor_table", "descriptor_table_output"})
             | (
                 grouped_rows.packs_items(p)
                 & (p.element.bytes == 1)
+                & (("item_columns" in p.needs) | (block_scaled(p) & (c.epilogue_smem == 0)))
                 & (c.u * p.element.bytes <= ROW)
                 & (g.packed_bytes < operand_packing.LIMIT)
             )
         ),
-        "layout {p.layout} of {p.dtype}, u={c.u}, {g.packed_bytes} bytes of packed operands: items that are ranges of"
-        " columns take 8-bit elements, layout NT, u of at most 128, and less than 2^34 bytes",
+        "layout {p.layout} of {p.dtype}, u={c.u}, epilogue_smem={c.epilogue_smem}, {g.packed_bytes} bytes of packed"
+        " operands: items that are ranges of columns, and lists of matrices with scales of blocks, take 8-bit elements,"
+        " layout NT, u of at most 128, less than 2^34 bytes, and lists epilogue_smem=0",
     ),
     Rule(
         "wgmma_k",

@@ -40,8 +40,8 @@ class GroupedGemm(ProblemBase):
     ``jagged``: the axis along which items are parts of one array, whose sizes are on the device. ``m``: items are
     ranges of rows of A and C (B is E×K×N for E items); ``k``: items are ranges of columns of A and rows of B (C is
     E×M×N); the other extents are the same in all items. One kernel serves all sizes; the sizes in ``items`` serve
-    selection and timing. ``block_a``, ``block_b``: as in ``Gemm``, only if jagged. With ``m``, the scales of A, like A,
-    are one array with the rows of all items. With ``k``, so are the scales of A and of B: the first block of an item
+    selection and timing. ``block_a``, ``block_b``: as in ``Gemm``. With ``m``, the scales of A, like A, are one array
+    with the rows of all items. With ``k``, so are the scales of A and of B: the first block of an item
     begins at the first column of the item, and its scales follow those of the item before. ``scale_blocks``: the number
     of blocks along K of these arrays; 0: that of the items.
 
@@ -69,9 +69,11 @@ class GroupedGemm(ProblemBase):
         default="",
         metadata=described("grouped: m or k, the axis along which items are parts of one array. [default: none]"),
     )
-    block_a: str = field(default="", metadata=described("Blocks of A with scales, if jagged: 1x128 or 1x128t."))
+    block_a: str = field(
+        default="", metadata=described("Blocks of A with scales: 1x128 or 1x128t; not jagged also 128x128, 128x128t.")
+    )
     block_b: str = field(
-        default="", metadata=described("Blocks of B with scales, if jagged: likewise; of jagged=m also 128x128.")
+        default="", metadata=described("Blocks of B with scales: likewise; of jagged=m also 128x128, 128x128t.")
     )
     scale_blocks: int = 0
     dtype_b: str = field(
@@ -117,15 +119,17 @@ class GroupedGemm(ProblemBase):
             raise InputError(f"scale_blocks is {self.scale_blocks}; it must be 0 without scales of blocks and jagged=k")
         if not self.block_a:
             return
-        if not self.jagged or self.scalings["A"].rows > 1:
+        if self.jagged and self.scalings["A"].rows > 1:
             raise InputError(
-                f"block_a is {self.block_a} with jagged={self.jagged or 'none'}; groups have scales of blocks with"
-                " jagged=m or k, of 1x128 or 1x128t of A"
+                f"block_a is {self.block_a} with jagged={self.jagged}; it must be 1x128 or 1x128t, because blocks of"
+                " several rows may belong to several items"
             )
-        if self.jagged == "k" and (self.scalings["B"].rows > 1 or self.layout != "NT"):
+        if self.jagged == "k" and self.scalings["B"].rows > 1:
+            raise InputError(f"block_b is {self.block_b} with jagged=k; it must be 1x128 or 1x128t")
+        if self.jagged != "m" and self.layout != "NT":
             raise InputError(
-                f"block_b is {self.block_b} with jagged=k and layout {self.layout}; scales of blocks with jagged=k take"
-                " 1x128 or 1x128t of B, and layout NT, in which K is contiguous"
+                f"layout is {self.layout} with scales of blocks and jagged={self.jagged or 'none'}; it must be NT, in"
+                " which K is contiguous"
             )
         least = int(self.first_blocks[-1])
         if self.scale_blocks and self.scale_blocks < least:
@@ -339,10 +343,17 @@ class GroupedGemm(ProblemBase):
         if self.jagged == "k":
             blocks = self.scale_blocks or int(self.first_blocks[-1])
             return {"scale_a": a.ordered(m, blocks), "scale_b": b.ordered(n, blocks)}
-        return {
-            "scale_a": a.stored(int(self.extents[:, 0].sum()), k),
-            "scale_b": (len(self.items), *b.stored(n, k)),
-        }
+        if self.jagged == "m":
+            return {
+                "scale_a": a.stored(int(self.extents[:, 0].sum()), k),
+                "scale_b": (len(self.items), *b.stored(n, k)),
+            }
+        return {name: (self.epilogue_sizes(name)[1],) for name in ("scale_a", "scale_b")}
+
+    def item_scale_shape(self, i: int, name: str) -> tuple[int, int]:
+        """The stored shape of the block scales of operand ``name`` of item ``i`` of a list."""
+        m, n, k = self.items[i]
+        return self.scalings[name].stored(m if name == "A" else n, k)
 
     @cached_property
     def first_blocks(self) -> Ints:
@@ -430,9 +441,13 @@ class GroupedGemm(ProblemBase):
 
     def epilogue_sizes(self, name: str) -> tuple[Ints, int]:
         """The index of each item's first element, and the number of elements, in an array that holds an epilogue
-        operand of all items."""
+        operand, or the block scales, of all items."""
         if name in ELEMENTWISE_OPERANDS:
             return self.starts[:, 2], self.sizes[2]
+        if self.scalings and name.startswith("scale"):
+            counts = [math.prod(self.item_scale_shape(i, name[-1].upper())) for i in range(len(self.items))]
+            ends = np.cumsum(np.array(counts, np.int64))
+            return ends - counts, int(ends[-1]) if counts else 0
         length = self.epilogue_length(name)
         ones = np.ones(len(self.items), np.int64)
         lengths = ones if length == "1" else self.extents[:, "mnk".index(length)]

@@ -3,6 +3,7 @@ items."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -37,6 +38,11 @@ def scale_views(p: GroupedGemm, arrays: Mapping[str, Array], i: int) -> dict[str
         for name, s in p.scalings.items():
             x = arrays[f"scale_{name.lower()}"]
             views[f"scale_{name.lower()}"] = x[blocks] if s.by_k else x[:, blocks]
+    elif p.scalings and not p.jagged:
+        for name in p.scalings:
+            array, shape = f"scale_{name.lower()}", p.item_scale_shape(i, name)
+            first = int(p.epilogue_sizes(array)[0][i])
+            views[array] = arrays[array][first : first + math.prod(shape)].reshape(shape)
     elif p.scalings:
         first = int(p.extents[:i, 0].sum())
         rows, a = slice(first, first + p.items[i][0]), arrays["scale_a"]

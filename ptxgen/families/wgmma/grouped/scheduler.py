@@ -5,20 +5,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ptxgen.codegen.grouped.descriptor_table import HEADER, DescriptorTable
+from ptxgen.codegen.grouped.descriptor_table import HEADER, DescriptorTable, table_of
+from ptxgen.codegen.grouped.packed_table import PACKED
 from ptxgen.codegen.parts.parameters import Parameters
 from ptxgen.families.wgmma.axes import B_ONCE
 from ptxgen.families.wgmma.geometry import resident_blocks
 from ptxgen.families.wgmma.grouped_rows import FAR
 from ptxgen.families.wgmma.matrix.scheduler import TileScheduler
-from ptxgen.families.wgmma.packing.items import PACKED
 from ptxgen.lowering.kernel_problem import KernelProblem
 
 
 @dataclass(frozen=True)
 class GroupedTileScheduler(TileScheduler):
     """The tile scheduler: blocks loop over the tiles of all items, in steps of the grid. ``table``: the layout of the
-    descriptor table, which counts tiles of clusters; ``jagged``: the axis along which items differ, m or k;
+    descriptor table, which counts tiles of clusters; ``jagged``: the axis along which items differ, m or k, or empty for a list;
     ``packed``: True if a kernel packs the items of A and B."""
 
     table: DescriptorTable
@@ -39,13 +39,18 @@ class GroupedTileScheduler(TileScheduler):
         names = PACKED[::-1] if self.transposed else PACKED
         return [(side, self.table.at(name)) for side, name in zip("xy", names, strict=True) if self.packed]
 
+    @property
+    def item_scalars(self) -> tuple[str, ...]:
+        """The scalars of which each item of a list has its own."""
+        return () if self.jagged else ("alpha", "beta")
+
     template = "sched/grouped_persistent.mako"
     tile_register = "%item_tile"
 
     @property
     def parameters(self) -> list[Parameters]:
         return [
-            Parameters("u64", ("table",), lambda x: (x.buffers.packed["table"],)),
+            Parameters("u64", ("table",), lambda x: (table_of(x, self.table),)),
             Parameters("u32", ("items",), lambda x: (x.p.extents.tensor_items,), same_line=True),
         ]
 

@@ -15,7 +15,7 @@ from ptxgen.codegen.grouped.descriptor_table import DescriptorTable
 from ptxgen.codegen.parts.parameters import Parameters
 from ptxgen.codegen.parts.part import Part
 from ptxgen.codegen.registers import Tile
-from ptxgen.codegen.vectorized import WARP, Log2, log2
+from ptxgen.codegen.vectorized import WARP, Last, Log2, log2
 from ptxgen.families.wgmma.geometry import COLUMNS, ROWS
 from ptxgen.families.wgmma.matrix.mainloop import Mainloop
 from ptxgen.lowering.block_scales import BYTES, Scales, scales_of
@@ -47,7 +47,7 @@ class SideScales:
     ``extent``: the register with the operand's number of rows; ``first``: the register with the warpgroup's first row;
     ``thread``: the register that is added to ``first``, or empty; ``offsets``: rows from the sum of ``first`` and
     ``thread`` to the row of each scale; ``entry``: the offset in a descriptor of the place of an item's scales, or
-    empty."""
+    empty; ``by_k``: as in ``Scales``."""
 
     role: str
     name: str
@@ -57,6 +57,10 @@ class SideScales:
     thread: str
     offsets: tuple[int, ...]
     entry: str
+    by_k: bool | None
+
+    BYTES, log2_bytes = BYTES, log2(BYTES)
+    last_row = Last("rows")
 
     #: log2 of the rows of a block
     shift = Log2("rows")
@@ -85,6 +89,8 @@ class SideScales:
         def scales(x: object) -> Scales:
             return scales_of(x.p, name.upper())  # type: ignore[attr-defined]
 
+        if self.by_k is not None:
+            return []
         strides = Parameters(
             "u32",
             (f"scale_{name}_rows", f"scale_{name}_k"),
@@ -116,18 +122,21 @@ class BlockScales(Part):
         if rows > 1:
             span = math.gcd(ROWS * m.mi, rows)
             thread, offsets = "", list(range(0, ROWS * m.mi, span))
-        entry = self._entry(m.x.name)
-        return SideScales("x", m.x.name, rows, self.x_extent, "%scale_first", thread, tuple(offsets), entry)
+        return self._side("x", m.x.name, rows, self.x_extent, "%scale_first", thread, tuple(offsets))
 
     @property
     def y(self) -> SideScales:
         m, rows = self.mainloop, self._rows(self.mainloop.y.name)
         thread, step = ("%lane", WARP) if rows == 1 else ("", math.gcd(m.y_tile, rows))
         offsets = range(0, m.y_tile, step)
-        return SideScales("y", m.y.name, rows, self.y_extent, "%y0", thread, tuple(offsets), self._entry(m.y.name))
+        return self._side("y", m.y.name, rows, self.y_extent, "%y0", thread, tuple(offsets))
 
-    def _entry(self, name: str) -> str:
-        return str(self.table.at(scales_of(self.problem, name.upper()).array)) if self.table is not None else ""
+    def _side(
+        self, role: str, name: str, rows: int, extent: str, first: str, thread: str, offsets: tuple[int, ...]
+    ) -> SideScales:
+        scales = scales_of(self.problem, name.upper())
+        entry = str(self.table.at(scales.array)) if self.table is not None else ""
+        return SideScales(role, name, rows, extent, first, thread, offsets, entry, scales.by_k)
 
     @property
     def sides(self) -> tuple[SideScales, SideScales]:

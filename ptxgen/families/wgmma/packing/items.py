@@ -1,12 +1,13 @@
-"""The packing of the items of a group that is jagged along K, and the descriptor table of the group."""
+"""The packing of the items of a group. If the group is jagged along K, a kernel makes its descriptor table first."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from ptxgen.codegen.grouped.descriptor_table import HEADER
+from ptxgen.codegen.grouped.descriptor_table import HEADER, table_of
 from ptxgen.codegen.grouped.jagged_table import JaggedTable
+from ptxgen.codegen.grouped.packed_table import PACKED
 from ptxgen.codegen.launches.copy_kernel import CHUNK, Shift
 from ptxgen.codegen.launches.launched import BatchRange, Buffers, Launched
 from ptxgen.codegen.launches.packing import MappedOperand
@@ -19,10 +20,6 @@ from ptxgen.lowering.block_scales import item_scales
 from ptxgen.lowering.descriptor_table import items_of
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.lowering.packed_copy import ROW, matrix_rows
-
-#: entries of the descriptor table: the first row of an item among the packed rows of A, and of B
-PACKED = ("packed_a", "packed_b")
-
 
 class Side(NamedTuple):
     """An operand to pack. ``label``: its name in labels; the others are the offsets of fields of a descriptor: its
@@ -42,6 +39,7 @@ class ItemPacking(JaggedTable):
 
     template = "copy/pack_items.mako"
     table_template = JaggedTable.template
+    makes_table = True
     blocks_template = "sched/item_blocks.mako"
     HEADER, CHUNK = HEADER, CHUNK
     CHUNKS = ROW // CHUNK  #: chunks of a packed row
@@ -97,11 +95,14 @@ class ItemPacking(JaggedTable):
 
     def allocate(self, p: KernelProblem, run: BatchRange, workspace: Allocator) -> Buffers:
         table = super().allocate(p, run, workspace)
-        packed = {
+        return replace(table, packed={**table.packed, **self._copies(p, workspace)})
+
+    def _copies(self, p: KernelProblem, workspace: Allocator) -> dict[str, int]:
+        """Claims the packed operands, and returns their offsets."""
+        return {
             name: workspace.claim(ROW * packed_rows(p, name), f"packed {name.upper()}", ROW).offset
             for name in self.names
         }
-        return replace(table, packed={**table.packed, **packed})
 
     def tensor_map(self, launched: Launched, x: MappedOperand, element_type: str, direct: TensorMap) -> TensorMap:
         p, offset = launched.p, launched.buffers.packed[x.name]
@@ -118,11 +119,11 @@ class ItemPacking(JaggedTable):
     @property
     def pack_parameters(self) -> ParameterList:
         copies, rows = (tuple(f"{word}_{name}" for name in self.names) for word in ("copy", "rows"))
-        buffers = ("table", *self.names)
         return ParameterList(
             (
                 *addresses(self.problem),
-                Parameters("u64", ("table", *copies), lambda x: (x.buffers.packed[name] for name in buffers)),
+                Parameters("u64", ("table",), lambda x: (table_of(x, self.layout),)),
+                Parameters("u64", copies, lambda x: (x.buffers.packed[name] for name in self.names), same_line=True),
                 Parameters("u32", rows, lambda x: (packed_rows(x.p, name) for name in self.names)),
                 Parameters("u32", ("items",), lambda x: (len(items_of(x.p).items),), same_line=True),
             )
@@ -132,4 +133,16 @@ class ItemPacking(JaggedTable):
         rows, threads = max(packed_rows(launched.p, name) for name in self.names), self.code.THREADS
         grid = (max(ceil_div(rows * self.CHUNKS, threads), 1), len(self.names), 1)
         arguments = self.pack_parameters.arguments(launched)
-        return (*super().steps(launched), Step(f"{self.entry}_pack", grid, (threads, 1, 1), 0, arguments))
+        pack = Step(f"{self.entry}_pack", grid, (threads, 1, 1), 0, arguments)
+        return (*(super().steps(launched) if self.makes_table else ()), pack)
+
+
+@dataclass(frozen=True)
+class ListPacking(ItemPacking):
+    """The kernel that packs the items of a list, whose descriptor table the host makes."""
+
+    table_template = "copy/no_packing.mako"
+    makes_table = False
+
+    def allocate(self, p: KernelProblem, run: BatchRange, workspace: Allocator) -> Buffers:
+        return Buffers(self._copies(p, workspace))
