@@ -34,13 +34,15 @@ from ptxgen.api.arrays import (
 )
 from ptxgen.api.epilogue_args import Activation, EpilogueArgs, activation_name, columns_of_c, epilogue_arguments
 from ptxgen.api.gemm import check_operands, check_out, contiguous, number
+from ptxgen.api.jagged_calls import along_axis
 from ptxgen.arguments import flag, word
 from ptxgen.codegen.config.config import Config
+from ptxgen.codegen.grouped.scheduler import GroupedScheduler
 from ptxgen.codegen.render import render
 from ptxgen.errors import DeviceError, DtypeError, InputError, OverlapError, PtxgenError, ShapeError
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.operations.gemm.strided_arrays import A, B, C
-from ptxgen.operations.grouped.launch import GroupCall, GroupLaunch, ListLaunch
+from ptxgen.operations.grouped.launch import GroupCall, GroupLaunch, ListLaunch, PackedLaunch
 from ptxgen.operations.grouped.lowering import SMALL_LD
 from ptxgen.operations.grouped.problem import GroupedGemm, write_leading_dimensions
 from ptxgen.operations.grouped.reference import item_view
@@ -78,7 +80,8 @@ def gemm_grouped(
     ``a``, ``b``, ``outs``: lists of arrays, as ``gemm`` takes them, each item with its own M, N, K and strides; all
     items have one dtype. Items may be empty. ``outs`` is allocated if None. ``alpha``, ``beta``: a number, or one of
     each item. ``bias``, ``residual``, ``aux``, ``scale_a``, ``scale_b``: None, or a list with an array for each item,
-    as ``gemm`` takes it.
+    as ``gemm`` takes it; scales may be those of blocks. Operands with block scales are best contiguous along K: a call
+    copies them to that order otherwise.
 
     All items with the same layouts are computed in one launch, which a descriptor table in device memory describes.
     Inputs may share memory; an array of ``outs`` must not share memory with another one or with an input. Errors name
@@ -185,7 +188,7 @@ def _item(i: int, a: Any, b: Any, out: Any, arrays: list[Any], activation: str |
     vc = view(result, "out")
     check_out(va, vc, shape)
     scale_a, scale_b, bias, residual, aux = arrays
-    epilogue = epilogue_arguments(shape, vc, scale_a, scale_b, bias, residual, activation, aux)
+    epilogue = epilogue_arguments(shape, vc, scale_a, scale_b, bias, residual, activation, aux, operands=(va, vb))
     require_disjoint(vc)  # from the operands of all items: _check_disjoint
     if not va.host:
         drivers.require_device(on, a=va, b=vb, out=vc, **dict(epilogue.arrays))
@@ -199,11 +202,14 @@ def _item(i: int, a: Any, b: Any, out: Any, arrays: list[Any], activation: str |
             if name in ELEMENTWISE_OPERANDS and v.strides != vc.strides:
                 raise ShapeError(f"{name} has strides {v.strides}; they must be those of out, {vc.strides}")
     swapped = c_layout is not None and c_layout[0] == "T" and not gated
-    va, vb = (v if matrix_layout(v) else contiguous(v, name) for v, name in ((va, "a"), (vb, "b")))
+    if epilogue.blocks[0]:
+        va, vb = along_axis(va, "a", 1), along_axis(vb, "b", 0)
+    else:
+        va, vb = (v if matrix_layout(v) else contiguous(v, name) for v, name in ((va, "a"), (vb, "b")))
     if swapped:
         va, vb, vc = batch_views.transposed(vb), batch_views.transposed(va), batch_views.transposed(vc)
         epilogue = epilogue.transposed()
-    layout = "".join((matrix_layout(v) or ("N", 0))[0] for v in (va, vb))
+    layout = "NT" if epilogue.blocks[0] else "".join((matrix_layout(v) or ("N", 0))[0] for v in (va, vb))
     return Item(i, va, vb, vc, epilogue, swapped, layout), result
 
 
@@ -260,7 +266,7 @@ def _groups(items: list[Item]) -> list[list[Item]]:
     """The items that one launch computes: those with the same layouts and operations."""
     groups: dict[Any, list[Item]] = {}
     for x in items:
-        groups.setdefault((x.layout, x.swapped, x.epilogue.ops), []).append(x)
+        groups.setdefault((x.layout, x.swapped, x.epilogue.ops, x.epilogue.blocks), []).append(x)
     return list(groups.values())
 
 
@@ -301,7 +307,7 @@ def _launch(
     if not problem.results:
         return None
     call = None
-    names = problem.epilogue_operands
+    names = _operand_names(problem)
     on = drivers.driver_of(group[0].a)
     if group[0].a.host:
         _compute_on_host(group, problem, alpha, beta, launcher(problem, on, schedule))
@@ -320,9 +326,10 @@ def _problem(group: list[Item], compute: str, deterministic: bool) -> GroupedGem
     """The problem of one launch. For host arrays, the problem describes contiguous copies."""
     first = group[0]
     items = tuple((x.a.shape[0], x.b.shape[1], x.a.shape[1]) for x in group)
+    block_a, block_b = first.epilogue.blocks if any(k for _, _, k in items) else ("", "")  # else nothing is scaled
     ld, aligned = "", [16, 16, 16]
     if not first.a.host:
-        lds = [[(matrix_layout(v) or ("N", 0))[1] for v in (x.a, x.b, x.c)] for x in group]
+        lds = [[*_pitches(x), (matrix_layout(x.c) or ("N", 0))[1]] for x in group]
         ld = write_leading_dimensions(lds)
         aligned = [min((alignment_of(v.address) for v in vs), default=16) for vs in _operands(group)]
         for x in group:
@@ -341,8 +348,22 @@ def _problem(group: list[Item], compute: str, deterministic: bool) -> GroupedGem
         deterministic,
         first.c.dtype.name,
         ",".join(first.epilogue.ops),
+        block_a=block_a,
+        block_b=block_b,
         dtype_b=first.b.dtype.name,
     )
+
+
+def _pitches(x: Item) -> list[int]:
+    """The leading dimensions of A and B; 0: that of contiguous rows."""
+    if not x.epilogue.blocks[0]:
+        return [(matrix_layout(v) or ("N", 0))[1] for v in (x.a, x.b)]
+    return [v.strides[n] if v.shape[n] > 1 else 0 for v, n in ((x.a, 0), (x.b, 1))]
+
+
+def _operand_names(problem: GroupedGemm) -> tuple[str, ...]:
+    """The arrays besides A, B and C whose addresses are in the descriptor table, in its order."""
+    return (*problem.epilogue_operands, *problem.scale_shapes)
 
 
 def _operands(group: list[Item]) -> list[list[View]]:
@@ -373,7 +394,7 @@ def _compute_on_host(group: list[Item], problem: GroupedGemm, alpha: Any, beta: 
                 item_view(problem, operand, wholes[operand], i)[...] = _stored(x, operand, v)
     operands = {
         name: [_epilogue_values(name, dict(x.epilogue.arrays)[name], x) for x in group]
-        for name in problem.epilogue_operands
+        for name in _operand_names(problem)
     }
     flat = [y for ys in operands.values() for y in ys]
     with Buffers(on, dict(enumerate((*wholes, *flat)))) as buffers:
@@ -418,12 +439,13 @@ _launchers: dict[Any, ListLaunch] = {}
 def _launcher(problem: GroupedGemm, config: Config, on: Driver) -> ListLaunch:
     """The loaded kernel of a configuration. One kernel serves all groups with the same layout, types and epilogue."""
     large = bool((problem.lds > SMALL_LD).any())
-    fields = (problem.layout, problem.dtype, problem.dtype_b, problem.compute, problem.out, problem.epilogue)
+    fields = tuple(getattr(problem, name) for name in ("layout", "dtype", *GroupedGemm.CODE_OPTIONS))
     key = (on, fields, config, large)
     if key not in _launchers:
         shared = driver_state.state_of(on)
         plan = plan_for(problem, config, on.device)
-        _launchers[key] = GroupLaunch(on, plan, shared.kernel(render(plan)), shared.workspaces)
+        launch_class = GroupLaunch if isinstance(plan.scheduler, GroupedScheduler) else PackedLaunch
+        _launchers[key] = launch_class(on, plan, shared.kernel(render(plan)), shared.workspaces)
     return _launchers[key]
 
 

@@ -1,7 +1,6 @@
 ## Sums of 128 elements of K, times the scales of their blocks of A and B, are added to the totals. The scales of the next block
 ## are loaded while the present block is multiplied.
 <%namespace name="convert" file="/ptx/convert.mako"/>
-<%namespace name="constants" file="/ptx/constants.mako"/>
 <%namespace name="last" file="/${context['plan'].scales.last_template}"/>
 <%def name="setup()">
     // scales of blocks: bytes between those of blocks of rows and of K
@@ -42,7 +41,9 @@ ${last.begin()}\
     // the scales of a block of K are contiguous
     mov.u32 %scale_rows_${x.role}, ${x.BYTES};
     add.u32 %scale_pitch_${x.role}, ${x.extent}, ${x.last_row};
-${constants.shr(f"%scale_pitch_{x.role}", f"%scale_pitch_{x.role}", x.shift)}\
+      % if x.shift:
+    shr.u32 %scale_pitch_${x.role}, %scale_pitch_${x.role}, ${x.shift};
+      % endif
     shl.b32 %scale_pitch_${x.role}, %scale_pitch_${x.role}, ${x.log2_bytes};
     % elif x.by_k is not None:
     // the scales of a block of rows are contiguous

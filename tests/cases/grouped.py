@@ -50,7 +50,8 @@ def group(
         p = replace(p, ld=write_leading_dimensions(lds))
     if scaled:
         blocks = [word for word, s in SCALINGS.items() if s.rows == 1]
-        block_a, block_b = rng.choice(blocks), rng.choice(blocks if jagged == "k" else list(SCALINGS))
+        block_a = rng.choice(blocks if jagged else list(SCALINGS))
+        block_b = rng.choice(blocks if jagged == "k" else list(SCALINGS))
         p = replace(p, block_a=str(block_a), block_b=str(block_b))
     return with_both_floats_8(p, bool(len(items) % 2))
 
@@ -81,8 +82,9 @@ class GroupedCases:
 
         def config(p: GroupedGemm) -> Config | None:
             config_of_group = self.source.config(lower(p), device, rng, threads)  # type: ignore[arg-type]
-            if config_of_group is not None and not p.jagged and config_of_group.kg == 1 and rng.random() < 0.4:
-                return config_of_group.replace(stream_k=1, l2_prefetch=0)
+            lists = config_of_group is not None and not p.jagged and not self.scaled
+            if lists and config_of_group.kg == 1 and rng.random() < 0.4:  # type: ignore[union-attr]
+                return config_of_group.replace(stream_k=1, l2_prefetch=0)  # type: ignore[union-attr]
             return config_of_group
 
         return pairs(
@@ -121,7 +123,7 @@ SOURCES = (
         (("e4m3", "", "f32"), ("e5m2", "", "bf16")),
         3,
         0.7,
-        ("m", "k", "k"),
+        ("", "m", "k"),
         ("NT",),
         True,
     ),

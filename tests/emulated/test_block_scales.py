@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 from gemm_runs import right
 
-from ptxgen import gemm, gemm_jagged, gemm_jagged_weight_grad
+from ptxgen import gemm, gemm_grouped, gemm_jagged, gemm_jagged_weight_grad
 from ptxgen.api import choice, drivers, runners
 from ptxgen.codegen.config.config import parse_config
 from ptxgen.errors import InputError, ShapeError
@@ -113,8 +114,6 @@ def test_calls_on_experts_take_scales() -> None:
     assert np.abs(result.astype(np.float64) - wide).max() < 0.01 * np.abs(wide).max()
     with pytest.raises(ShapeError, match="scale_a is 1x2; it must have 30 rows"):
         gemm_jagged(x, w.swapaxes(1, 2), np.array([12, 30], np.int32), scale_a=scale_a[:1], scale_b=scale_b)
-    with pytest.raises(InputError, match="jagged=none"):
-        GroupedGemm(((8, 8, 8),), "NT", "e4m3", block_a="1x128", block_b="1x128")
 
 
 LENGTHS = (5, 0, 129, 1, 256, 0, 78, 0)
@@ -193,6 +192,35 @@ def test_offsets_that_are_wrong_access_nothing_outside_the_arrays() -> None:
         runner.compute(arrays | {"offsets": np.array(offsets, np.int32)})
 
 
+LIST = ((72, 48, 5), (0, 48, 20), (33, 131, 200), (1, 1, 1), (130, 7, 0), (65, 40, 256), (9, 0, 9), (17, 129, 129))
+LISTS = {
+    "scales of rows and of blocks": ("1x128", "128x128", ("e4m3", "e4m3"), "f32", "ml=64 nl=32 u=128 stages=2"),
+    "scales of blocks and of rows": (
+        "128x128t",
+        "1x128",
+        ("e4m3", "e5m2"),
+        "bf16",
+        "ml=128 nl=32 u=64 stages=3 math_warpgroups=2",
+    ),
+    "rows along N, clusters": (
+        "1x128t",
+        "1x128t",
+        ("e5m2", "e4m3"),
+        "f32",
+        "ml=32 nl=64 u=32 stages=2 transposed_mma=1 cluster_x=2 cluster_y=2",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_items_of_a_list_have_scales(name: str) -> None:
+    """Each item has its own M, N and K, and strides of scales that follow from them."""
+    first, second, types, out, text = LISTS[name]
+    p = GroupedGemm(LIST, "NT", types[0], out=out, dtype_b=types[1], block_a=first, block_b=second)
+    assert parse(p.key()) == p
+    right(p, f"family=wgmma persistent=1 {text}", on=FEW_SMS)
+
+
 class Gpu(EmulatedDriver):
     name = "cuda"
 
@@ -207,21 +235,23 @@ def _spread(scales: np.ndarray, ends: list[int], tokens: int) -> np.ndarray:
     return out
 
 
-@pytest.mark.parametrize("place", ["host", "device"])
-def test_weight_gradients_of_experts_take_scales(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Scales of either order, and exactly as many as the experts have blocks. On the device nothing is read back."""
-    rng, driver, on_device = np.random.default_rng(2), Gpu(FEW_SMS), place == "device"
+def _placed(driver: EmulatedDriver, on_device: bool, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """A function that places an array on the device, with axes in an order, or leaves it on the host."""
     if on_device:
-        for name in ("float8_e4m3fn", "float8_e5m2"):
+        for name in ("float8_e4m3fn", "float8_e5m2", "bfloat16"):
             monkeypatch.setattr(LIBRARY, name, f"torch.{name}", raising=False)
         monkeypatch.setattr(drivers, "driver", lambda: driver)
         monkeypatch.setattr(choice, "database", lambda: None)
         monkeypatch.setattr(runners, "runners", OrderedDict())
         monkeypatch.setitem(sys.modules, "torch", LIBRARY)
+    return lambda x, order=None: Tensor(driver, x, order) if on_device else x
 
-    def stored(x: np.ndarray, order: tuple[int, ...] | None = None) -> Any:
-        return Tensor(driver, x, order) if on_device else x
 
+@pytest.mark.parametrize("place", ["host", "device"])
+def test_weight_gradients_of_experts_take_scales(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scales of either order, and exactly as many as the experts have blocks. On the device nothing is read back."""
+    rng, driver, on_device = np.random.default_rng(2), Gpu(FEW_SMS), place == "device"
+    stored = _placed(driver, on_device, monkeypatch)
     for ends, blocks, order in (([30, 30, 200, 333], 5, (1, 0)), ([128, 256, 384, 400], 4, (0, 1))):
         tokens = ends[-1] + 3
         x = rng.standard_normal((tokens, 20)).astype(ml_dtypes.float8_e4m3fn)
@@ -239,6 +269,38 @@ def test_weight_gradients_of_experts_take_scales(place: str, monkeypatch: pytest
             assert np.abs(got[i] - wide).max() <= 1e-3 * np.abs(wide).max(initial=0)
 
 
+def _tiled(scales: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
+    """Scales of blocks as scales of elements."""
+    repeats = [1 if n == extent else 128 for n, extent in zip(scales.shape, shape, strict=True)]
+    return np.repeat(np.repeat(scales, repeats[0], 0), repeats[1], 1)[: shape[0], : shape[1]]
+
+
+@pytest.mark.parametrize("place", ["host", "device"])
+def test_calls_on_lists_take_scales(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Operands and scales of either order; an item without K; results of either order."""
+    rng, driver, on_device = np.random.default_rng(3), Gpu(FEW_SMS), place == "device"
+    stored = _placed(driver, on_device, monkeypatch)
+    shapes = ((72, 48, 5), (33, 131, 200), (130, 140, 256), (9, 5, 300), (20, 24, 0))
+    a = [rng.standard_normal((m, k)).astype(ml_dtypes.float8_e4m3fn) for m, _, k in shapes]
+    b = [rng.standard_normal((k, n)).astype(ml_dtypes.float8_e5m2) for _, n, k in shapes]
+    scale_a = [rng.uniform(0.5, 2, (m, -(-k // 128))).astype(np.float32) for m, _, k in shapes]
+    scale_b = [rng.uniform(0.5, 2, (-(-k // 128), -(-n // 128))).astype(np.float32) for _, n, k in shapes]
+    alpha = [1.0, 2.0, 1.0, 0.0, 1.0]
+    for order, result in (((0, 1), (0, 1)), ((1, 0), (1, 0))):
+        outs = [stored(np.full((m, n), np.nan, np.float32, order="CF"[result[0]]), result) for m, n, _ in shapes]
+        lists = ([stored(x, order) for x in xs] for xs in (a, scale_a))
+        others = ([stored(x, order[::-1]) for x in xs] for xs in (b, scale_b))
+        (first, first_scales), (second, second_scales) = lists, others
+        gemm_grouped(first, second, outs, alpha=alpha, scale_a=first_scales, scale_b=second_scales)
+        for i, (m, n, k) in enumerate(shapes):
+            left = a[i].astype(np.float64) * (_tiled(scale_a[i], (m, k)) if k else 1)
+            wide = alpha[i] * left @ (b[i].astype(np.float64) * (_tiled(scale_b[i], (k, n)) if k else 1))
+            got = outs[i].numpy() if on_device else outs[i]
+            assert np.abs(got - wide).max() <= 1e-3 * np.abs(wide).max(initial=0)
+    with pytest.raises(ShapeError, match="item 2: scale_a is 1x2; it must be 130x2 or 2x2"):
+        gemm_grouped(first, second, scale_a=[stored(x[:1]) for x in scale_a], scale_b=second_scales)
+
+
 def test_scales_that_do_not_fit_are_named() -> None:
     x, dy = np.ones((30, 20), ml_dtypes.float8_e4m3fn), np.ones((30, 24), ml_dtypes.float8_e4m3fn)
     ends, scale_a, scale_b = np.array([12, 30], np.int32), np.ones((2, 20), np.float32), np.ones((2, 24), np.float32)
@@ -252,8 +314,11 @@ def test_scales_that_do_not_fit_are_named() -> None:
     fields = {"jagged": "k", "block_a": "1x128"}
     with pytest.raises(InputError, match="block_b is 128x128 with jagged=k"):
         GroupedGemm(((8, 8, 8),), "NT", "e4m3", block_b="128x128", **fields)
-    with pytest.raises(InputError, match="layout TN"):
-        GroupedGemm(((8, 8, 8),), "TN", "e4m3", block_b="1x128", **fields)
+    for group in (fields, {"block_a": "1x128"}):
+        with pytest.raises(InputError, match="layout is TN with scales of blocks"):
+            GroupedGemm(((8, 8, 8),), "TN", "e4m3", block_b="1x128", **group)
+    with pytest.raises(InputError, match="block_a is 128x128 with jagged=m"):
+        GroupedGemm(((8, 8, 8),), "NT", "e4m3", jagged="m", block_a="128x128", block_b="128x128")
     with pytest.raises(ShapeError, match="scale_blocks is 1; it must be at least 2"):
         GroupedGemm(((8, 8, 8), (8, 8, 8)), "NT", "e4m3", block_b="1x128", scale_blocks=1, **fields)
     with pytest.raises(InputError, match="scale_blocks is 1"):

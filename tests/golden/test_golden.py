@@ -385,6 +385,11 @@ GOLDEN = {
         "grouped 96,64,100+96,64,30 TN bf16 jagged=k",
         "family=wgmma ml=64 nl=32 u=64 stages=3 persistent=1 epilogue_smem=1 cluster_x=2",
     ),
+    "wgmma_list_scales": (
+        "h200",
+        "grouped 96,64,200+40,80,30 NT e4m3 out=bf16 block_a=1x128t block_b=128x128",
+        "family=wgmma ml=64 nl=32 u=128 stages=3 persistent=1",
+    ),
     "wgmma_jagged_scales": (
         "h200",
         "grouped 96,64,200+96,64,30 NT e4m3 out=bf16 jagged=k block_a=1x128t block_b=1x128",

@@ -632,7 +632,8 @@ RULES = (
             | (
                 (g.x.tile == ROWS)
                 & (g.x.extent <= c.tma_rows)
-                & ((not grouped(p)) | (c.transposed_mma == 1))  # the rows of an item are not known before the launch
+                # the rows of an item are not known before the launch, and of a list neither are its columns
+                & ((not grouped(p)) | ((c.transposed_mma == 1) & ("item_rows_output" in p.needs)))
                 & (c.tma_rows < ROWS)
                 & np.where(g.x.kmajor, c.tma_rows % 8 == 0, (c.tma_rows == 32) | (c.tma_rows == 16))
             )

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ptxgen.codegen.config.config import Config
-from ptxgen.codegen.grouped.descriptor_table import GroupTable
+from ptxgen.codegen.grouped.descriptor_table import DescriptorTable, GroupTable
 from ptxgen.codegen.grouped.scheduler import GroupedScheduler
 from ptxgen.codegen.plan import Plan
-from ptxgen.codegen.source import Launch, Step
+from ptxgen.codegen.source import Argument, Launch, Step
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.lowering.lower import lower
+from ptxgen.lowering.table import Table
 from ptxgen.operations.grouped.problem import GroupedGemm
 from ptxgen.problem.device import Device
 from ptxgen.runtime.driver import Driver, Kernel
@@ -31,14 +32,20 @@ def table_us(problem: GroupedGemm, config: Config, device: Device, runs: int = 3
     jagged group, whose table a kernel makes."""
     if problem.jagged:
         return float("nan")
-    scheduler = plan_for(problem, config, device).scheduler
-    assert isinstance(scheduler, GroupedScheduler)
+    layout = _layout(plan_for(problem, config, device))
     times = []
     for _ in range(runs):
         began = time.perf_counter()
-        GroupTable(scheduler.table, problem).words()
+        GroupTable(layout, problem).words()
         times.append(1e6 * (time.perf_counter() - began))
     return min(times)
+
+
+def _layout(plan: Plan) -> DescriptorTable:
+    """The layout of the descriptor table that the scheduler of ``plan`` reads."""
+    layout = getattr(plan.scheduler, "table", None)
+    assert isinstance(layout, DescriptorTable)
+    return layout
 
 
 class ItemTable(Protocol):
@@ -96,9 +103,9 @@ class GroupLaunch(ListLaunch):
     def prepare(self, problem: GroupedGemm, alpha: Any = 1, beta: Any = 0, operands: Sequence[Ints] = ()) -> GroupCall:
         none = np.zeros((len(problem.items), 3), np.int64)
         words = self.scheduler.table.words(problem.extents, problem.kernel_lds, none, alpha, beta, operands)
-        sums_at = -(-words.nbytes // SUMS_ALIGNMENT) * SUMS_ALIGNMENT
+        sums_at = _aligned(words.nbytes)
         needs = Launch((), sums_at + self.scheduler.partial_bytes(problem))
-        return GroupCall(self, problem, words, self.step(problem), sums_at, needs)
+        return GroupCall(self, problem, words, (self.step(problem),), sums_at, needs)
 
     def step(self, problem: GroupedGemm) -> Step:
         """The launch of the kernel; its table is an argument that the caller supplies."""
@@ -106,22 +113,47 @@ class GroupLaunch(ListLaunch):
         return Step(plan.entry, grid, (plan.threads, 1, 1), plan.shared, plan.parameters.rows.by_name)
 
 
+class PackedLaunch(ListLaunch):
+    """The loaded kernels for lists of GEMMs whose operands are packed before the product."""
+
+    def __init__(self, driver: Driver, plan: Plan, kernel: Kernel, workspaces: Workspaces) -> None:
+        self.plan, self.layout = plan, _layout(plan)
+        super().__init__(driver, kernel, workspaces, self.layout)
+
+    def prepare(self, problem: GroupedGemm, alpha: Any = 1, beta: Any = 0, operands: Sequence[Ints] = ()) -> GroupCall:
+        none = np.zeros((len(problem.items), 3), np.int64)
+        words = self.layout.words(problem.extents, problem.kernel_lds, none, alpha, beta, operands)
+        launch, packed_at = self.plan.launch(lower(problem)), _aligned(words.nbytes)
+        steps = tuple(replace(step, arguments=tuple(map(_table_by_name, step.arguments))) for step in launch.steps)
+        return GroupCall(self, problem, words, steps, packed_at, Launch((), packed_at + launch.workspace))
+
+
+def _table_by_name(argument: Argument) -> Argument:
+    """The argument, with the name ``table`` in place of a table, which the caller supplies."""
+    return ("u64", "table") if isinstance(argument[1], Table) else argument
+
+
+def _aligned(size: int) -> int:
+    """The offset of the part of the workspace that follows a table of ``size`` bytes."""
+    return -(-size // SUMS_ALIGNMENT) * SUMS_ALIGNMENT
+
+
 @dataclass(frozen=True, eq=False)
 class GroupCall:
     """A launch of a list of GEMMs at any addresses. ``words``: the descriptor table without the addresses; ``sums_at``:
-    the offset of the sums of K slices in the workspace, after the table; ``needs``: the launch, whose workspace the
-    call requires."""
+    the offset of the sums of K slices, or of packed operands, in the workspace, after the table; ``needs``: the launch,
+    whose workspace the call requires."""
 
     launch: ListLaunch
     problem: GroupedGemm
     words: NDArray[Any]
-    step: Step
+    steps: tuple[Step, ...]
     sums_at: int
     needs: Launch
 
     def __call__(self, addresses: Ints, stream: int = 0) -> None:
         """Queues the product on ``stream``. ``addresses``: the addresses of A, B and C, one row per item."""
-        launch, step = self.launch, self.step
+        launch = self.launch
         driver, workspaces = launch.driver, launch.workspaces
         if stream > 1 and driver.capturing(stream):
             table = driver.host_memory(self.words.nbytes).view(np.uint32)
@@ -133,8 +165,9 @@ class GroupCall:
         launch.table.place(table, addresses)
         allocation = workspace.acquire(self.needs)
         driver.queue_upload(allocation.address, table, stream)
-        values: dict[str, int | float] = {name: 0 for _, name in step.arguments if isinstance(name, str)}
-        values |= {"alpha": 1, "beta": 1, "table": allocation.address, "items": len(addresses)}
-        values["W"] = allocation.address + self.sums_at
-        driver.launch(launch.kernel, step, step.pack(values), stream)
+        given: dict[str, int | float] = {"alpha": 1, "beta": 1, "table": allocation.address, "items": len(addresses)}
+        given["W"] = allocation.address + self.sums_at
+        for step in self.steps:
+            values = {name: 0 for _, name in step.arguments if isinstance(name, str)} | given
+            driver.launch(launch.kernel, step, step.pack(values) + step.pack_maps(driver.tensor_map, values), stream)
         workspace.put_back(self.needs, allocation)

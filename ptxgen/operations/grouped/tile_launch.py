@@ -34,4 +34,4 @@ class TileLaunch(ListLaunch):
         none = np.zeros((len(problem.items), 3), np.int64)
         words = self.plan.scheduler.table.words(problem.extents, problem.lds, none, tiles, alpha, beta)
         step = self.plan.step(problem.extents, tiles)
-        return GroupCall(self, problem, words, step, words.nbytes, Launch((), words.nbytes))
+        return GroupCall(self, problem, words, (step,), words.nbytes, Launch((), words.nbytes))

@@ -18,8 +18,8 @@ from ptxgen.lowering.kernel_problem import KernelProblem
 @dataclass(frozen=True)
 class GroupedTileScheduler(TileScheduler):
     """The tile scheduler: blocks loop over the tiles of all items, in steps of the grid. ``table``: the layout of the
-    descriptor table, which counts tiles of clusters; ``jagged``: the axis along which items differ, m or k, or empty for a list;
-    ``packed``: True if a kernel packs the items of A and B."""
+    descriptor table, which counts tiles of clusters; ``jagged``: the axis along which items differ, m or k, or empty
+    for a list; ``packed``: True if a kernel packs the items of A and B."""
 
     table: DescriptorTable
     jagged: str

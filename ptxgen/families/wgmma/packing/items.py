@@ -21,6 +21,7 @@ from ptxgen.lowering.descriptor_table import items_of
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.lowering.packed_copy import ROW, matrix_rows
 
+
 class Side(NamedTuple):
     """An operand to pack. ``label``: its name in labels; the others are the offsets of fields of a descriptor: its
     number of rows, leading dimension, address and first packed row."""
