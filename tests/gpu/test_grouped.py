@@ -22,10 +22,10 @@ SCALES = ((1.0, 0.0), (2.0, 1.0), (1.0, -1.0))
 SIZES = (7, 0, 130, 33, 1, 64)
 
 
-@pytest.mark.parametrize("family", ["simt", "mma", "wgmma", "quantized_mma", "quantized_wgmma"])
+@pytest.mark.parametrize("family", ["simt", "mma", "wgmma", "wgmma_scaled", "quantized_mma", "quantized_wgmma"])
 @pytest.mark.parametrize("part", range(7))
 def test_random_groups(family: str, part: int) -> None:
-    """238 groups of each family, nine input sets each: 6,426 cases. Memory around each item is poisoned."""
+    """238 groups of each family, nine input sets each. Memory around each item is poisoned."""
     driver = open_driver("cuda")
     cases = list(SOURCES[f"grouped_{family}"].cases(part, 34, driver.device, limit=300))
 
@@ -63,6 +63,74 @@ def test_lists(name: str) -> None:
     b = [integers(torch, k, n, dtype=inputs) for m, n, k in shapes]
     for x, y, z in zip(ptxgen.gemm_grouped(a, b), a, b, strict=True):
         assert torch.equal(x, (y.double() @ z.double()).to(inputs))
+
+
+def blocks_of(torch: Any, x: Any, ends: list[int]) -> Any:
+    """The number of the block of 128 tokens of each token: blocks begin at the first token of each expert."""
+    numbers, count = torch.zeros(x.shape[0], dtype=torch.long, device="cuda"), 0
+    for start, end in zip([0, *ends], ends, strict=False):
+        numbers[start:end] = count + torch.arange(end - start, device="cuda") // 128
+        count += -(-(end - start) // 128)
+    return numbers
+
+
+def test_a_graph_of_weight_gradients_with_scales_replays_with_other_offsets() -> None:
+    """The kernels read the offsets on the GPU; items begin at any token. The call under capture synchronises nothing."""
+    torch = pytest.importorskip("torch")
+    tokens, k, n = 1003, 272, 200
+    x, dy = (torch.randn(w, tokens, device="cuda").to(torch.float8_e4m3fn).T for w in (k, n))
+    scale_a, scale_b = (torch.rand(20, w, device="cuda") + 0.5 for w in (k, n))
+    out = torch.empty(4, k, n, device="cuda")
+    offsets = torch.tensor([256, 256, 512, 1003], dtype=torch.int32, device="cuda")
+
+    def run() -> None:
+        ptxgen.gemm_jagged_weight_grad(x, dy, offsets, out=out, scale_a=scale_a, scale_b=scale_b)
+
+    run()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        run()
+    for ends in ([256, 256, 512, 1003], [1, 131, 131, 900], [0, 0, 1003, 1003]):
+        offsets.copy_(torch.tensor(ends, dtype=torch.int32))
+        out.fill_(float("nan"))
+        graph.replay()
+        block = blocks_of(torch, x, ends)
+        left, right = (y.double() * s.double()[block] for y, s in ((x, scale_a), (dy, scale_b)))
+        for i, (start, end) in enumerate(zip([0, *ends], ends, strict=False)):
+            wide = left[start:end].T @ right[start:end]
+            assert (out[i] - wide).abs().max() <= 1e-3 * max(float(wide.abs().max()), 1e-9)
+
+
+def test_a_graph_of_a_list_with_scales_replays() -> None:
+    """Items of any K and alignment, also without K."""
+    torch = pytest.importorskip("torch")
+    shapes = ((72, 48, 5), (300, 131, 200), (1, 1, 1), (130, 140, 1024), (9, 5, 300), (20, 24, 0))
+    a = [torch.randn(m, k, device="cuda").to(torch.float8_e4m3fn) for m, _, k in shapes]
+    b = [torch.randn(n, k, device="cuda").to(torch.float8_e5m2).T for _, n, k in shapes]
+    scale_a = [torch.rand(m, -(-k // 128), device="cuda") + 0.5 for m, _, k in shapes]
+    scale_b = [torch.rand(-(-k // 128), -(-n // 128), device="cuda") + 0.5 for _, n, k in shapes]
+    outs = [torch.empty(m, n, device="cuda") for m, n, _ in shapes]
+
+    def run() -> None:
+        ptxgen.gemm_grouped(a, b, outs, scale_a=scale_a, scale_b=scale_b)
+
+    def check() -> None:
+        for (m, n, k), x, w, s, t, out in zip(shapes, a, b, scale_a, scale_b, outs, strict=True):
+            left = x.double() * s.double().repeat_interleave(128, 1)[:, :k]
+            right = w.double() * t.double().repeat_interleave(128, 0)[:k].repeat_interleave(128, 1)[:, :n]
+            wide = left @ right
+            assert out.shape == (m, n)
+            assert (out - wide).abs().max() <= 1e-3 * max(float(wide.abs().max()), 1e-9)
+
+    run()
+    check()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        run()
+    for out in outs:
+        out.fill_(float("nan"))
+    graph.replay()
+    check()
 
 
 def expected(torch: Any, x: Any, w: Any, ends: list[int]) -> Any:
