@@ -6,6 +6,7 @@
 % endfor
 </%def>
 
+## Without the guard: guarded instructions keep the registers' values of the tile before, and ptxas spills.
 <%def name="pack(word, low, high, guard)">
     {
     .reg .f32 %elem;
@@ -14,12 +15,12 @@
     ${line}
 % endfor
 % for step in plan.fused_ops.gates:
-${fused_step.on(step, low, high, guard)}\
+${fused_step.on(step, low, high)}\
 % endfor
 % if plan.c.pair_type == "f32":
-    ${guard}mov.b32 ${word}, ${low};
+    mov.b32 ${word}, ${low};
 % else:
-    ${guard}cvt.rn.${plan.c.pair_type}.f32 ${word}, ${low};
+    cvt.rn.${plan.c.pair_type}.f32 ${word}, ${low};
 % endif
     }
 </%def>
