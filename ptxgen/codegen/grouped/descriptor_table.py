@@ -208,8 +208,10 @@ class DescriptorTable:
             rows[f"ld{name}"] = lds[order, x]
         for axis, name in enumerate("mnk"):
             rows[name] = extents[order, axis]
-        for name, at in zip(self.operands, operands, strict=True):
+        for name, at in zip(self.arrays, operands, strict=True):
             rows[name] = np.asarray(at)[order].astype(np.uint64)
+        for name, numbers in self.further(extents[order]).items():
+            rows[name] = numbers
         rows["tiles_m"], rows["tiles_n"], rows["item"] = tiles_m[order], tiles_n[order], order
         rows["k_slice"] = k_slice[order]
         units = tiles[order] * (self.tile_iterations(extents)[order] if self.stream else 1)
@@ -224,6 +226,11 @@ class DescriptorTable:
         out[self.bytes(count) // 4 :][: len(shares)] = shares
         self.place(out, addresses)
         return out
+
+    def further(self, extents: NDArray[np.int64]) -> dict[str, NDArray[np.int64]]:
+        """The numbers of further entries by name, one for each descriptor. ``extents``: M, N, K in the order of the
+        descriptors."""
+        return {}
 
     def place(self, words: Words, addresses: NDArray[np.int64]) -> None:
         """Replaces the addresses of A, B and C in ``words``, a table. ``addresses``: one row for each item."""

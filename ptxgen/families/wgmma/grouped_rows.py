@@ -29,15 +29,20 @@ def packs_items(p: KernelProblem) -> bool:
     return grouped(p) and all(x.access.kmajor and not x.access.item_rows for x in p.operands)
 
 
+def packed_block(p: KernelProblem) -> int:
+    """The number of elements of a block of K of packed items."""
+    return ROW // p.element.bytes
+
+
 def packed_rows(p: KernelProblem, name: str) -> int:
     """The number of rows of ROW bytes of all packed items of an operand; the most that they may have, if the sizes of
     items are on the device."""
-    columns = ROW // p.element.bytes
+    block = packed_block(p)
     extents = np.array([[p.m, p.n, p.k]]) if p.extents.group is None else p.extents.group.extents
     rows, k = extents[:, "ab".index(name)], extents[:, 2]
     if not p.extents.jagged:
-        return int((rows * -(-k // columns)).sum())
-    return int(rows.max(initial=0)) * ((int(k.sum()) + (columns - 1) * len(k)) // columns)
+        return int((rows * -(-k // block)).sum())
+    return int(rows.max(initial=0)) * ((int(k.sum()) + (block - 1) * len(k)) // block)
 
 
 def differ_in_k(p: KernelProblem) -> bool:

@@ -28,7 +28,7 @@ from ptxgen.families.wgmma.conv.wgrad_loads import ImageWgradLoads, WgradLoads
 from ptxgen.families.wgmma.geometry import COLUMNS, WgmmaGeometry, adjacent_rows
 from ptxgen.families.wgmma.grouped.loads import GroupedLoads, PackedItemLoads
 from ptxgen.families.wgmma.grouped.scheduler import GroupedTileScheduler
-from ptxgen.families.wgmma.grouped_rows import packs_items
+from ptxgen.families.wgmma.grouped_rows import packed_block, packs_items
 from ptxgen.families.wgmma.layout import Multicast, OperandPath
 from ptxgen.families.wgmma.matrix.block_scales import BlockScales, NoScales
 from ptxgen.families.wgmma.matrix.epilogue import Epilogue, c_barriers, takes_fragments
@@ -55,7 +55,6 @@ from ptxgen.lowering.block_scales import block_scaled, scales_of
 from ptxgen.lowering.descriptor_table import grouped
 from ptxgen.lowering.im2col_descriptor import im2col
 from ptxgen.lowering.kernel_problem import KernelProblem
-from ptxgen.lowering.packed_copy import ROW
 from ptxgen.lowering.quantized_rows import quantized_rows
 from ptxgen.lowering.row_reduce import RowReduce
 from ptxgen.lowering.sink import SelectValues, ValueSink
@@ -215,7 +214,7 @@ class WgmmaPlan(Plan):
         common = (*cluster_tile(c), p.sink.arithmetic)
         if packs_items(p):
             entries = (*p.sink.arrays, *scales, *PACKED)
-            table: DescriptorTable = PackedTable(*common, entries, block=ROW // p.element.bytes)
+            table: DescriptorTable = PackedTable(*common, entries, block=packed_block(p))
         else:
             table = DescriptorTable(*common, (*p.sink.arrays, *scales))
         return GroupedTileScheduler(c, g, self.device, False, table, grouped_rows.jagged(p), packs_items(p))

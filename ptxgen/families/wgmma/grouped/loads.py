@@ -10,7 +10,6 @@ from ptxgen.families.wgmma import grouped_rows
 from ptxgen.families.wgmma.layout import OperandPath
 from ptxgen.families.wgmma.matrix.loads import MatrixLoads
 from ptxgen.lowering.kernel_problem import KernelProblem
-from ptxgen.lowering.packed_copy import ROW
 
 
 @dataclass(frozen=True)
@@ -43,7 +42,7 @@ class PackedItemLoads(MatrixLoads):
     @property
     def block(self) -> int:
         """The number of elements of a block of K."""
-        return ROW // self.problem.element.bytes
+        return grouped_rows.packed_block(self.problem)
 
     @property
     def by_parts(self) -> bool:

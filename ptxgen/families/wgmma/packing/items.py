@@ -15,7 +15,7 @@ from ptxgen.codegen.parts.parameters import ParameterList, Parameters, addresses
 from ptxgen.codegen.parts.part import Allocator
 from ptxgen.codegen.source import Step, TensorMap
 from ptxgen.codegen.vectorized import Last, ceil_div, log2
-from ptxgen.families.wgmma.grouped_rows import packed_rows
+from ptxgen.families.wgmma.grouped_rows import packed_block, packed_rows
 from ptxgen.lowering.block_scales import item_scales
 from ptxgen.lowering.descriptor_table import items_of
 from ptxgen.lowering.kernel_problem import KernelProblem
@@ -65,7 +65,7 @@ class ItemPacking(JaggedTable):
     @property
     def block(self) -> int:
         """The number of elements of a block of K."""
-        return ROW // self.problem.element.bytes
+        return packed_block(self.problem)
 
     last_of_block = Last("block")
 
