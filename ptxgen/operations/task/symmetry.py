@@ -19,7 +19,7 @@ _NOWHERE = "?"  #: replaces an element whose array has no use with the exchanged
 
 
 def one_array(roles: Roles) -> Program:
-    """The program with the names of roles, in which A is also the array on the side of B."""
+    """The program whose two operands are one array, A, with the names of ``roles``."""
     a, b = roles.use("A"), roles.use("B")
     changes = {_element("B", b.axes): variable(_element("A", b.axes), b.dtype)}
     inputs = (Input("A", a.dtype, (a.axes, b.axes)), *(x for x in roles.program.inputs if x.name not in ("A", "B")))

@@ -345,7 +345,7 @@ class StepMainloop(FmaMainloop):
 
     @property
     def k_vectors(self) -> list[StepArray]:
-        """The arrays of ``arrays`` along K alone."""
+        """Those of ``arrays`` whose only axis is K."""
         return [x for x in self.arrays if x.axes == "k"]
 
     @property
