@@ -61,8 +61,8 @@ class Family:
     - ``model``: the performance model; ``grouped_model``: that of groups, None: ``model``.
     - ``plan(p, c)``: the plan class for a problem and a configuration; families of the package import it on first use.
     - ``provides``: its capabilities: accesses that it reads (strided, offset_table, im2col, …), accesses that it writes
-      (with _output), algebras, sinks; split_items: several blocks can split K of an item of a list. It computes the
-      problems that need nothing else.
+      (with _output), algebras, sinks; split_items: several blocks can split K of an item of a list; packed_items:
+      operands of a group can be packed. It computes the problems that need nothing else.
     - ``calibrated(p)``: True if the performance model alone ranks configurations of ``p`` until the model is trained on
       groups, because it has terms that other measurements do not correct.
     - ``training_class(p)``: the name of a class of problems whose measurements are counted apart, because trees that
@@ -264,7 +264,7 @@ MEANINGS = {
     "few_results": "convolutions with few results per pixel",
     "descriptor_table": "items with sizes of their own",
     "item_rows": "items that are ranges of rows of one array",
-    "item_columns": "items that are ranges of columns of one array, along K",
+    "item_columns": "items that are ranges of columns of one array",
     "inner_expression": "inner operators other than a product",
     "complex_plus_times": "products of complex numbers",
     "store_sums": "sums that are stored beside the results",

@@ -191,8 +191,8 @@ class DescriptorTable(MatrixAccess):
 
     @property
     def item_columns(self) -> bool:
-        """True if items are ranges of columns of one array, along K."""
-        return self.jagged == "k" and not self.item_rows
+        """True if items are ranges of columns of one array."""
+        return bool(self.jagged) and not self.item_rows
 
     @property
     def needs(self) -> frozenset[str]:
@@ -207,10 +207,10 @@ class DescriptorTable(MatrixAccess):
             return super().tensor(size)
         x = "ABC".index(self.name)
         by, along = self.group.steps(self.name.lower())
-        rows = self.group.rows[:, x]
-        count = int(rows.sum() if along else rows.max(initial=0))
-        columns, lds = self.group.kernel_columns[:, x], self.group.kernel_lds[:, x]
-        return int(columns.max(initial=0)), count, int(lds.max(initial=1)), by
+        rows, columns, lds = self.group.rows[:, x], self.group.kernel_columns[:, x], self.group.kernel_lds[:, x]
+        count = int(rows.sum() if along and self.item_rows else rows.max(initial=0))
+        width = int(columns.sum() if self.item_columns else columns.max(initial=0))
+        return width, count, int(lds.max(initial=1)), by
 
     def representative(self) -> DescriptorTable:
         return replace(self, group=None)

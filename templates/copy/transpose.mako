@@ -31,7 +31,7 @@
     cvta.param.u64 %map_dst, %map_dst;
     ld.param.u32 %k_tiles, [k_tiles];
 ${pdl.trigger_and_wait()}\
-% if plan.batch.active:
+% if plan.packing.batched:
     .reg .b32 %item;
     ld.param.u32 %item, [first_item];
     mov.u32 %tmp0, %ctaid.z;

@@ -2,11 +2,11 @@
 <%namespace name="ptx" file="/ptx/banner.mako"/>
 <%namespace name="pdl" file="/ptx/pdl.mako"/>
 <%namespace name="before" file="/ptx/tiles_before.mako"/>
-<%namespace name="blocks" file="/${context['plan'].packing.blocks_template}"/>
+<%namespace name="blocks" file="/${context['plan'].packing.table.blocks_template}"/>
 <%def name="operand_addresses()"></%def>
 
 <%def name="entries()">
-<% t, table = plan.packing, plan.packing.layout %>\
+<% t, table = plan.packing.table, plan.packing.table.layout %>\
 
 // C = alpha A B needs the descriptor table: the items' addresses, extents and first tiles, from their end offsets
 .visible .entry ${plan.entry}_table(

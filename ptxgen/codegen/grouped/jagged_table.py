@@ -37,6 +37,11 @@ class JaggedTable(Packing):
     WARPS = THREADS // WARP
 
     @property
+    def table(self) -> JaggedTable:
+        """The part with the numbers of the kernel that writes the table."""
+        return self
+
+    @property
     def arrays(self) -> list[str]:
         """The arrays whose places are in a descriptor: A, B, C, and those that the layout adds."""
         return ["a", "b", "c", *self.layout.operands]

@@ -114,14 +114,17 @@ LAST = (
                     )
                 )
                 & (c.pdl == 0)
-                & (c.operand_path_a == DIRECT)
-                & (c.operand_path_b == DIRECT)
+                & (
+                    ((c.operand_path_a == DIRECT) & (c.operand_path_b == DIRECT))
+                    | ("packed_items" in registry.of(c).provides)
+                )
             )
         ),
         lambda p, c, g, d: (
             f"kg={c.kg}, splitk={c.splitk}, pdl={c.pdl}, operand_path_a={c.operand_path_a},"
-            f" operand_path_b={c.operand_path_b}: the tile loop of a group takes pdl=0, operand_path=direct and kg=1,"
-            f" or, for lists and families {' and '.join(registry.providing('split_items'))}, splitk=last_cta"
+            f" operand_path_b={c.operand_path_b}: the tile loop of a group takes pdl=0, operand_path=direct (but for"
+            f" {' and '.join(registry.providing('packed_items'))}) and kg=1, or, for lists and families"
+            f" {' and '.join(registry.providing('split_items'))}, splitk=last_cta"
         ),
         tiles=True,
     ),

@@ -133,6 +133,7 @@ class WgmmaSpace(TileSpace):
         "wgmma_y_boxes",
         "wgmma_tensor_map_a",
         "wgmma_tensor_map_b",
+        "wgmma_group_paths",
         "wgmma_interleave_phases",
         "wgmma_quantized",
     )

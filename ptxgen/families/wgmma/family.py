@@ -71,6 +71,7 @@ FAMILY = TileFamily(
         "item_columns",
         "descriptor_table",
         "descriptor_table_output",
+        "packed_items",
         "store_gated",
         "store_sums",
         "store_value",

@@ -12,13 +12,16 @@ of 128 bytes of K: a block has all rows of an item, and the last block of an ite
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from ptxgen.codegen.source import TensorMap
 from ptxgen.families.wgmma.tensor_maps import Matrix, row_pitch
 from ptxgen.lowering.descriptor_table import grouped
-from ptxgen.lowering.kernel_problem import KernelProblem
+from ptxgen.lowering.kernel_problem import GemmExtents, KernelProblem, Operand
 from ptxgen.lowering.packed_copy import ROW
+from ptxgen.lowering.strided import Strided
 
 FAR = 1 << 30  #: more rows than an item has
 WRAP = (1 << 64) // FAR  #: FAR times this is 0 modulo 2^64
@@ -26,7 +29,7 @@ WRAP = (1 << 64) // FAR  #: FAR times this is 0 modulo 2^64
 
 def packs_items(p: KernelProblem) -> bool:
     """True if a kernel packs the items of A and of B."""
-    return grouped(p) and all(x.access.kmajor and not x.access.item_rows for x in p.operands)
+    return jagged(p) != "m" and grouped(p) and all(x.access.kmajor and not x.access.item_rows for x in p.operands)
 
 
 def packed_block(p: KernelProblem) -> int:
@@ -51,10 +54,22 @@ def differ_in_k(p: KernelProblem) -> bool:
 
 
 def jagged(p: KernelProblem) -> str:
-    """The jagged axis of a group if stored rows of its operands are along that axis, or a kernel packs its items; else
-    empty."""
-    axis: str = p.operands[0].access.jagged if grouped(p) and "item_rows_output" in p.needs else ""
-    return axis if "descriptor_table" not in p.needs else ""
+    """The jagged axis of a group; empty for a list, and for problems without items."""
+    return p.operands[0].access.jagged if grouped(p) else ""
+
+
+def matrices_of_experts(p: KernelProblem) -> KernelProblem:
+    """The batch whose operands are packed for a group with items that are rows of A: A is one matrix with the rows of
+    all items, and each item has its B. Packing does not depend on the sizes of the items."""
+
+    def matrix(x: Operand) -> Operand:
+        columns, rows, ld, step = x.access.tensor(x.element.bytes)
+        numbers = x.access.kmajor, rows, columns, ld, step // x.element.bytes, x.access.aligned, x.access.vec
+        return replace(x, access=Strided(*numbers))
+
+    a, b = (matrix(x) for x in p.operands)
+    m = a.access.rows if a.access.kmajor else a.access.columns
+    return replace(p, extents=GemmExtents(m, p.n, p.k, p.extents.tensor_items), operands=(a, b))
 
 
 def ranges(p: KernelProblem, name: str) -> bool:
@@ -68,11 +83,12 @@ def coordinates(p: KernelProblem, name: str) -> list[str]:
 
 
 def item_rows_map(
-    operand: str, element_type: str, matrix: Matrix, size: int, box: tuple[int, ...], span: int
+    operand: str, element_type: str, matrix: Matrix, size: int, box: tuple[int, ...], span: int, offset: int = 0
 ) -> TensorMap:
     """The tensor map of ``matrix``, whose rows belong to items. Row i of an item with n rows, which begins at row s,
-    has the coordinates FAR - n + i, s + n, FAR."""
+    has the coordinates FAR - n + i, s + n, FAR. ``offset``: bytes from the address of ``operand`` to the matrix."""
     columns, rows, ld, _ = matrix
     pitch = row_pitch(columns, ld, rows, size)
     pitches = (pitch, pitch, WRAP - pitch)
-    return TensorMap(operand, element_type, (columns, FAR, rows + 1, FAR + 1), pitches, (*box, 1, 1), span)
+    extents = columns, FAR, rows + 1, FAR + 1
+    return TensorMap(operand, element_type, extents, pitches, (*box, 1, 1), span, offset=offset)

@@ -12,7 +12,7 @@ from typing import Any
 from ptxgen.codegen.config.config import PACK, REALIGN
 from ptxgen.codegen.vectorized import ceil_div, where
 from ptxgen.families.wgmma import bf16x3
-from ptxgen.families.wgmma.grouped_rows import packed_rows, packs_items
+from ptxgen.families.wgmma.grouped_rows import jagged, matrices_of_experts, packed_rows, packs_items
 from ptxgen.lowering.descriptor_table import grouped
 from ptxgen.lowering.im2col_descriptor import Im2colDescriptor, im2col
 from ptxgen.lowering.kernel_problem import KernelProblem
@@ -116,6 +116,8 @@ def _bytes(p: KernelProblem, name: str) -> int:
     then transposed."""
     if packs_items(p):
         return ROW * packed_rows(p, name)
+    if jagged(p) == "m":
+        return _bytes(matrices_of_experts(p), name)
     if im2col(p) is not None and any(packs_conv(p)):
         copy = im2col(p).copy(name)
         return -(-copy.size * p.element.bytes // ROW) * ROW if copy else 0

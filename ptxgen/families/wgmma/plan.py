@@ -3,6 +3,8 @@ tile scheduler."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ptxgen.codegen.config.config import PDL_WITHIN, Config
 from ptxgen.codegen.grouped.descriptor_table import DescriptorTable
 from ptxgen.codegen.grouped.jagged_table import JaggedTable
@@ -28,7 +30,7 @@ from ptxgen.families.wgmma.conv.wgrad_loads import ImageWgradLoads, WgradLoads
 from ptxgen.families.wgmma.geometry import COLUMNS, WgmmaGeometry, adjacent_rows
 from ptxgen.families.wgmma.grouped.loads import GroupedLoads, PackedItemLoads
 from ptxgen.families.wgmma.grouped.scheduler import GroupedTileScheduler
-from ptxgen.families.wgmma.grouped_rows import packed_block, packs_items
+from ptxgen.families.wgmma.grouped_rows import matrices_of_experts, packed_block, packs_items
 from ptxgen.families.wgmma.layout import Multicast, OperandPath
 from ptxgen.families.wgmma.matrix.block_scales import BlockScales, NoScales
 from ptxgen.families.wgmma.matrix.epilogue import Epilogue, c_barriers, takes_fragments
@@ -46,6 +48,7 @@ from ptxgen.families.wgmma.matrix.scheduler import TileScheduler, cluster_tile
 from ptxgen.families.wgmma.matrix.stream_scheduler import StreamFixup, StreamTileScheduler
 from ptxgen.families.wgmma.matrix.tensor_batch import TensorBatch
 from ptxgen.families.wgmma.operand_packing import TMA_ALIGNED, packs, realigns
+from ptxgen.families.wgmma.packing.experts import ExpertPacking
 from ptxgen.families.wgmma.packing.images import ImagePacking
 from ptxgen.families.wgmma.packing.items import ItemPacking, ListPacking
 from ptxgen.families.wgmma.packing.rows import RowPacking
@@ -247,7 +250,11 @@ class WgmmaPlan(Plan):
         common = (p, self.entry, self.batch)
         if isinstance(self.scheduler, GroupedTileScheduler):
             lists = ItemPacking if self.scheduler.jagged else ListPacking
-            return (lists if packs_items(p) else JaggedTable)(*common, self.scheduler.table)
+            table = (lists if packs_items(p) else JaggedTable)(*common, self.scheduler.table)
+            if not (packs(c, "a") or packs(c, "b")):
+                return table
+            matrices = matrices_of_experts(p)
+            return ExpertPacking(matrices, self.entry, replace(self.batch, active=True), c, table)
         if c.listed_tiles:
             return TileList(*common, *cluster_tile(c))
         if im2col(p) is not None and any(im2col(p).copies):

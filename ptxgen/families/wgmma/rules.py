@@ -472,6 +472,7 @@ RULES = (
         "wgmma_packed_items",
         lambda p, c, g, d: (
             (not p.needs & {"item_columns", "descriptor_table", "descriptor_table_output"})
+            | (grouped_rows.jagged(p) == "m")
             | (
                 grouped_rows.packs_items(p)
                 & (p.element.bytes == 1)
@@ -483,6 +484,20 @@ RULES = (
         "layout {p.layout} of {p.dtype}, u={c.u}, epilogue_smem={c.epilogue_smem}, {g.packed_bytes} bytes of packed"
         " operands: items that are ranges of columns, and lists of matrices with scales of blocks, take 8-bit elements,"
         " layout NT, u of at most 128, less than 2^34 bytes, and lists epilogue_smem=0",
+    ),
+    Rule(
+        "wgmma_group_paths",
+        lambda p, c, g, d: (
+            (not grouped(p))
+            | (
+                np.logical_not(_realigns(c))
+                & (np.logical_not(packs(c, "a") | packs(c, "b")) | (grouped_rows.jagged(p) == "m" and block_scaled(p)))
+                & (packs(c, "a") | (grouped_rows.jagged(p) != "m" or p.operands[0].access.kmajor))
+            )
+        ),
+        "layout {p.layout}, operand_path_a={c.operand_path_a}, operand_path_b={c.operand_path_b}: no operand of a group"
+        " is realigned; pack takes items that are rows of A, with scales of blocks; if A is stored transposed, they"
+        " take operand_path_a=pack",
     ),
     Rule(
         "wgmma_k",
