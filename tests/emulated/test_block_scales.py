@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections import OrderedDict
 from collections.abc import Callable
@@ -17,9 +18,10 @@ from ptxgen import gemm, gemm_grouped, gemm_jagged, gemm_jagged_weight_grad
 from ptxgen.api import choice, drivers, runners
 from ptxgen.codegen.config.config import parse_config
 from ptxgen.errors import InputError, ShapeError
+from ptxgen.families.common.rules import first_violation
 from ptxgen.families.registry import FAMILIES
 from ptxgen.lowering.lower import lower
-from ptxgen.operations.gemm.problem import Gemm
+from ptxgen.operations.gemm.problem import LAYOUTS, Gemm
 from ptxgen.operations.grouped.checks import group_deviation, random_group
 from ptxgen.operations.grouped.problem import GroupedGemm
 from ptxgen.operations.grouped.reference import item_view
@@ -74,6 +76,41 @@ def test_random_configurations_are_right() -> None:
         right(p, c, n)
 
 
+BLOCKS = tuple(itertools.product((1, 128), (1, 128)))  #: rows of the blocks of A and of B
+#: layout -> configuration that packs no operand: X is read from registers if it is not K-major
+DIRECT = {"NT": "", "NN": "transposed_mma=1", "TT": "", "TN": "operand_path_b=pack"}
+PACKED = "operand_path_a=pack operand_path_b=pack"
+
+
+def _blocks(rows: tuple[int, int], layout: str) -> dict[str, str]:
+    """The fields of blocks with these rows. The orders of the scales differ between layouts."""
+    words = (f"{n}x128{'t' * (LAYOUTS.index(layout) + i & 1)}" for i, n in enumerate(rows))
+    return dict(zip(("block_a", "block_b"), words, strict=True))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("rows", BLOCKS)
+def test_every_layout_takes_every_pair_of_blocks(layout: str, rows: tuple[int, int]) -> None:
+    """Rows that TMA maps, and rows that must be packed; usual and unusual scales."""
+    for (m, n, k), paths in (((80, 144, 208), DIRECT[layout]), ((67, 131, 203), PACKED)):
+        p = Gemm(m, n, k, layout, "e4m3", out="f32", dtype_b="e5m2", **_blocks(rows, layout))
+        tile = "ml=48 nl=64" if "transposed" in paths else "ml=64 nl=48"
+        runner = Runner.of(
+            EmulatedDriver(device("h200")), p, parse_config(f"family=wgmma {tile} u=64 stages=2 {paths}")
+        )
+        usual, positive = (operands(p, 3, x) | epilogue_arrays(p, 3) for x in ("normal", "positive"))
+        for arrays in (usual, _unusual(p, positive)):
+            with np.errstate(all="ignore"):
+                deviation = compare(runner.compute(arrays)["C"], reference(p, arrays))
+            assert deviation.ok, f"{p.key()} | {paths}: {deviation}"
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_every_layout_of_a_batch(layout: str) -> None:
+    p = Gemm(67, 72, 160, layout, "e4m3", batch=3, block_a="1x128", block_b="128x128")
+    right(p, f"family=wgmma ml=64 nl=72 u=128 stages=2 {PACKED}")
+
+
 BATCHES = {
     "items have scales": ({}, "ml=64 nl=64 u=128 stages=2"),
     "items share B and its scales": ({"stride_b": 0}, "ml=64 nl=64 u=128 stages=2 persistent=1"),
@@ -101,6 +138,74 @@ def test_rows_of_experts_have_scales(name: str) -> None:
     p = GroupedGemm(items, "NT", "e4m3", jagged="m", block_a=first, block_b=second)
     assert parse(p.key()) == p
     right(p, f"family=wgmma {text}")
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("rows", [1, 128])
+def test_every_layout_of_rows_of_experts(layout: str, rows: int) -> None:
+    """Rows that TMA maps, and rows that must be packed, as must A if items are ranges of its columns; usual and unusual
+    scales."""
+    a = "operand_path_a=pack" if layout[0] == "T" else ""
+    for (n, k), paths in (((48, 208), f"{DIRECT[layout]} {a}"), ((45, 203), PACKED)):
+        items = tuple((m, n, k) for m in (33, 0, 70, 1))
+        p = GroupedGemm(items, layout, "e4m3", jagged="m", out="f32", dtype_b="e5m2", **_blocks((1, rows), layout))
+        tile = "ml=48 nl=64" if "transposed" in paths else "ml=64 nl=48"
+        config = parse_config(f"family=wgmma {tile} u=64 stages=2 persistent=1 {paths}")
+        runner = Runner.of(EmulatedDriver(FEW_SMS), p, config)
+        for arrays in (random_group(p, 3), _unusual(p, random_group(p, 3, "positive"))):
+            arrays["C"][...] = np.nan
+            with np.errstate(all="ignore"):
+                deviation = group_deviation(p, arrays, runner.compute(arrays)["C"], "normal")
+            assert deviation.ok, f"{p.key()} | {paths}: {deviation}"
+
+
+def test_packed_experts_access_nothing_outside_the_arrays() -> None:
+    """Offsets that are wrong, of items that do not overlap; A begins and ends anywhere."""
+    items = tuple((m, 45, 203) for m in (33, 0, 70, 1))
+    p = GroupedGemm(items, "TN", "e4m3", jagged="m", aligned_a=1, aligned_b=1, block_a="1x128", block_b="128x128")
+    arrays = random_group(p)
+    config = f"family=wgmma ml=64 nl=48 u=128 stages=2 persistent=1 {PACKED}"
+    runner = Runner.of(EmulatedDriver(FEW_SMS), p, parse_config(config))
+    for offsets in ([1 << 30, 104, 200, 300], [-5, -7, 3, 1 << 30]):
+        runner.compute(arrays | {"offsets": np.array(offsets, np.int32)})
+
+
+def test_experts_that_are_packed_have_scales() -> None:
+    group = GroupedGemm(((64, 48, 208), (32, 48, 208)), "TN", "e4m3", jagged="m")
+    scaled = replace(group, block_a="1x128", block_b="128x128")
+    common = "family=wgmma ml=64 nl=48 u=64 stages=2 persistent=1"
+    for p, paths, rule in (
+        (scaled, PACKED, None),
+        (scaled, "operand_path_b=pack", "wgmma_group_paths"),
+        (group, PACKED, "wgmma_group_paths"),
+        (replace(group, layout="NT"), PACKED, "wgmma_group_paths"),
+    ):
+        violated = first_violation(lower(p), parse_config(f"{common} {paths}"), device("h200"))
+        assert (violated and violated.name) == rule, p.key()
+
+
+@pytest.mark.parametrize("place", ["host", "device"])
+def test_calls_on_experts_take_operands_of_any_strides(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows or columns are contiguous, at any address and distance; scales of either order."""
+    rng, driver = np.random.default_rng(4), Gpu(FEW_SMS)
+    stored = _placed(driver, place == "device", monkeypatch)
+    ends = np.array([12, 12, 40], np.int32)
+    x = rng.standard_normal((41, 145)).astype(ml_dtypes.float8_e4m3fn)
+    w = rng.standard_normal((3, 145, 21)).astype(ml_dtypes.float8_e5m2)
+    scale_a = rng.uniform(0.5, 2, (40, 2)).astype(np.float32)
+    scale_b = rng.uniform(0.5, 2, (3, 2, 21)).astype(np.float32)
+    wide = np.zeros((40, 21))
+    for i, (start, end) in enumerate(zip([0, *ends], ends, strict=False)):
+        left = x[start:end, 1:].astype(np.float64) * _tiled(scale_a[start:end], (end - start, 144))
+        wide[start:end] = left @ (w[i, 1:].astype(np.float64) * _tiled(scale_b[i], (144, 21)))
+    for order_a, order_b in itertools.product(((0, 1), (1, 0)), ((0, 1, 2), (0, 2, 1))):
+        first = stored(x, order_a)[slice(0, 40), slice(1, 145)]
+        second = stored(w, order_b)[slice(0, 3), slice(1, 145), slice(0, 21)]
+        out = stored(np.full((40, 21), np.nan, np.float32))
+        scales = {"scale_a": stored(scale_a, order_a), "scale_b": stored(scale_b, order_b)}
+        gemm_jagged(first, second, stored(ends), out=out, **scales)
+        got = out.numpy() if place == "device" else out
+        assert np.abs(got - wide).max() <= 1e-3 * np.abs(wide).max()
 
 
 def test_calls_on_experts_take_scales() -> None:
@@ -325,17 +430,29 @@ def test_scales_that_do_not_fit_are_named() -> None:
         GroupedGemm(((8, 8, 8),), scale_blocks=1)
 
 
+#: scales that are zero, infinite, denormal or no number, and whose products overflow or underflow
+UNUSUAL = {
+    "scale_a": [0.0, np.inf, 1e-44, 1e30, 1e-30, -1.0, np.nan, 2.0**-126],
+    "scale_b": [1.0, 0.0, 1e-40, 1e30, -1e-20, 1e38, 2.0**-149],
+}
+
+
+def _unusual(p: Gemm | GroupedGemm, arrays: dict[str, Any]) -> dict[str, Any]:
+    """The arrays with unusual scales of the first block of K."""
+    changed = {}
+    for name, values in UNUSUAL.items():
+        x = arrays[name].copy()
+        first = x[..., 0, :] if p.scalings[name[-1].upper()].by_k else x[..., 0]
+        first[...] = np.resize(np.array(values, np.float32), first.shape)
+        changed[name] = x
+    return arrays | changed
+
+
 @pytest.mark.parametrize("out", ["f32", "bf16"])
 def test_scales_that_are_not_ordinary_numbers(out: str) -> None:
     """Zeros, infinities, denormal numbers, products of scales that overflow or underflow, scales of one sign."""
     p = Gemm(65, 72, 300, "NT", "e4m3", out=out, block_a="1x128", block_b="1x128", lda=304, ldb=304)
-    arrays = operands(p, 3, "positive") | epilogue_arrays(p, 3)
-    for name, values in (
-        ("scale_a", [0.0, np.inf, 1e-44, 1e30, 1e-30, -1.0, np.nan, 2.0**-126]),
-        ("scale_b", [1.0, 0.0, 1e-40, 1e30, -1e-20, 1e38, 2.0**-149]),
-    ):
-        x = arrays[name].reshape(-1)
-        x[: 4 * len(values) : 4] = values
+    arrays = _unusual(p, operands(p, 3, "positive") | epilogue_arrays(p, 3))
     stored = {n: np.pad(x, ((0, 0), (0, 4))) if n in "AB" else x for n, x in arrays.items()}
     driver = EmulatedDriver(device("h200"))
     runner = Runner.of(driver, p, parse_config("family=wgmma ml=64 nl=24 u=128 stages=2"))

@@ -134,6 +134,27 @@ def test_a_graph_of_a_list_with_scales_replays() -> None:
     check()
 
 
+@pytest.mark.parametrize("first", [0, 1])
+def test_experts_with_scales_take_operands_of_any_strides(first: int) -> None:
+    """Rows or columns are contiguous; addresses and pitches are multiples of 16 bytes, or odd."""
+    torch = pytest.importorskip("torch")
+    tokens, k, n, ends = 304, 272 - first, 144 - first, [100, 100, 303]
+    offsets = torch.tensor(ends, dtype=torch.int32, device="cuda")
+    scale_a, scale_b = (torch.rand(*s, device="cuda") + 0.5 for s in ((tokens, 3), (3, 3, 2)))
+    for a_order, b_order in itertools.product(((0, 1), (1, 0)), ((0, 1, 2), (0, 2, 1))):
+        x = torch.randn(*((tokens, k + first)[i] for i in a_order), device="cuda").to(torch.float8_e4m3fn)
+        w = torch.randn(*((3, k, n + first)[i] for i in b_order), device="cuda").to(torch.float8_e4m3fn)
+        x, w = x.permute(a_order)[:, first:], w.permute(b_order)[:, :, first:]
+        out = torch.full((tokens, n), float("nan"), device="cuda")
+        ptxgen.gemm_jagged(x, w, offsets, out=out, scale_a=scale_a, scale_b=scale_b)
+        left = x.double() * scale_a.double().repeat_interleave(128, 1)[:, :k]
+        right = w.double() * scale_b.double().repeat_interleave(128, 1)[:, :k].repeat_interleave(128, 2)[:, :, :n]
+        for i, (start, end) in enumerate(zip([0, *ends], ends, strict=False)):
+            wide = left[start:end] @ right[i]
+            assert end == start or (out[start:end] - wide).abs().max() <= 1e-3 * wide.abs().max()
+        assert out[ends[-1] :].isnan().all()
+
+
 def expected(torch: Any, x: Any, w: Any, ends: list[int]) -> Any:
     parts = [x[s:e].double() @ w[i].double() for i, (s, e) in enumerate(zip([0, *ends], ends, strict=False))]
     return torch.cat(parts).to(x.dtype)
