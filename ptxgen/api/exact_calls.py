@@ -12,16 +12,14 @@ import numpy as np
 from ptxgen.api import driver_state, drivers, launch_function, new_arrays, on_host, runners
 from ptxgen.api.arrays import View, tensor
 from ptxgen.codegen.source import Source
-from ptxgen.operations.task.exact_nearest import ExactNearest
-from ptxgen.operations.task.exact_select import COUNT, ExactSelect, Launch
+from ptxgen.operations.task import exact_parts
+from ptxgen.operations.task.exact_select import ExactSelect, Launch
 from ptxgen.operations.task.problem import Task
-from ptxgen.problem.device import Device
 from ptxgen.problem.dtypes import dtype
 from ptxgen.problem.reference import Array
 from ptxgen.runtime.device_tables import Part, allocate_parts
 from ptxgen.runtime.driver import Driver, Kernel
 from ptxgen.runtime.runner import Buffers
-from ptxgen.tuning.selection import require
 
 MAX_FULL = 1024  #: problems whose last call had more candidates than the lists hold
 RETRY = 16  #: so many later calls of such a problem compute all pairs in float32
@@ -31,14 +29,7 @@ _full: dict[tuple[Driver, Task], int] = {}
 
 @lru_cache(maxsize=256)
 def _exact(problem: Task, on: Driver) -> ExactSelect | None:
-    exact = (ExactSelect if problem.selected else ExactNearest).of(problem, on.device)
-    return exact if exact is None or not exact.is_predicted or predicted_faster(exact, problem, on.device) else None
-
-
-def predicted_faster(exact: ExactSelect, problem: Task, d: Device) -> bool:
-    """True if the launches that filter candidates are predicted to take less time than the float32 kernel of all
-    pairs."""
-    return sum(require(x.problem, d)[0].us for x in exact.stages) < require(problem, d)[0].us
+    return exact_parts.chosen(problem, on.device)
 
 
 @lru_cache(maxsize=64)
@@ -113,9 +104,7 @@ def launched(
     kernel = _kernel(exact.source, on)
     exact.launch(on, kernel, make_launch, addresses, scalars, stream)
     wait()
-    count = np.zeros(1, np.int64)
-    on.download(addresses[COUNT], count)
-    if count[0] <= exact.room:
+    if exact_parts.has_room(exact, on, addresses):
         return True
     if len(_full) >= MAX_FULL:
         _full.clear()

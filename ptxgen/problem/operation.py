@@ -166,22 +166,36 @@ class Ceiling:
 @dataclass(frozen=True)
 class Part:
     """One of several problems that together compute a larger problem. ``name``: what the part computes; ``arrays``:
-    name of an array of the part -> name of an array of the larger problem, or of memory between parts."""
+    name of an array of the part -> name of an array of the larger problem, or of memory between parts; ``scalars``: the
+    numbers that its kernel takes, None: those with which it is timed by itself."""
 
     name: str
     problem: ProblemBase
     arrays: Mapping[str, str]
+    scalars: Mapping[str, float] | None = None
+
+
+class LastLaunches(Protocol):
+    """The launches after the parts of a problem that no problem describes."""
+
+    def load(self, driver: Any) -> Callable[[Mapping[str, int]], None]:
+        """Loads the kernels, and returns a function that queues them on arrays and memory at addresses, by name."""
+
+    def fits(self, driver: Any, addresses: Mapping[str, int]) -> bool:
+        """False if the results of the parts had no room, so that the launches computed nothing."""
 
 
 @dataclass(frozen=True)
 class Parts:
     """The problems that a call computes, one after the other, in place of one problem. ``memory``: memory between the
-    parts, name -> bytes; ``moved``: the bytes that bound the total time; ``note``: a text that describes the parts."""
+    parts, name -> bytes; ``moved``: the bytes that bound the total time, NaN: instructions bound it; ``note``: a text
+    that describes the parts; ``last``: launches after the parts, None: there are none."""
 
     steps: tuple[Part, ...]
     memory: Mapping[str, int]
     moved: float
     note: str
+    last: LastLaunches | None = None
 
 
 @dataclass(frozen=True)
@@ -274,7 +288,8 @@ class Operation:
     - ``unprepared(problem)``: the same problem without preparation of constant operands. None: nothing is prepared.
     - ``features``: features of the model, name -> function of the problem; 0 for problems of other operations. A
       feature with the name of a feature of extents replaces that for this operation.
-    - ``parts(problem)``: the problems that calls compute in its place. None: one kernel computes it.
+    - ``parts(problem, device)``: the problems that calls compute in its place. None: one kernel computes it.
+      ``device``: None: only problems that calls compute on every device.
     - ``separate(problem)``: the problems of the single outputs, by name of the output; commands show a row for each.
       None: every problem has one output.
     - ``plain(problem)``: the problem with the same loop over K that stores its sums unchanged; ``problem`` itself if it
@@ -301,7 +316,7 @@ class Operation:
     operands: str = "operands"
     unprepared: Callable[[Any], ProblemBase] | None = None
     features: Mapping[str, Callable[[Any], float]] = field(default_factory=dict)
-    parts: Callable[[Any], Parts | None] | None = None
+    parts: Callable[[Any, Any], Parts | None] | None = None
     separate: Callable[[Any], Mapping[str, ProblemBase]] | None = None
     plain: Callable[[Any], ProblemBase] | None = None
 

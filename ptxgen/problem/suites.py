@@ -51,11 +51,11 @@ def separated(cases: Iterable[Case]) -> list[Case]:
 
 
 def as_called(cases: Iterable[Case]) -> list[Case]:
-    """The cases, in which each problem that calls compute in parts is replaced by its parts."""
+    """The cases, in which each problem that calls compute in parts on every device is replaced by its parts."""
     calls = []
     for case in cases:
         find = operation_named(case.problem.operation).parts
-        parts = find(case.problem) if find else None
+        parts = find(case.problem, None) if find else None
         steps = parts.steps if parts else ()
         calls += [replace(case, name=f"{case.name}: {x.name}", problem=x.problem, column_major=None) for x in steps]
         calls += [] if steps else [case]

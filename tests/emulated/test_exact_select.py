@@ -16,10 +16,9 @@ from ptxgen.codegen.nearest_pairs import NearestPairs
 from ptxgen.codegen.render import render_pairs
 from ptxgen.expr.node import constant, node
 from ptxgen.lowering.lower import lower
-from ptxgen.operations.task import exact_filter, exact_nearest
-from ptxgen.operations.task.baselines.exact import ExactFilter
+from ptxgen.operations.task import exact_filter, exact_nearest, exact_parts
 from ptxgen.operations.task.checks import random_arrays
-from ptxgen.operations.task.exact_select import COUNT, ExactSelect
+from ptxgen.operations.task.exact_select import ExactSelect
 from ptxgen.operations.task.explanation import explanation
 from ptxgen.operations.task.language.parser import parse
 from ptxgen.operations.task.oracle import Listed, evaluate
@@ -27,12 +26,14 @@ from ptxgen.operations.task.problem import Task
 from ptxgen.operations.task.roles import roles_of
 from ptxgen.operations.task.suites import QUERIES, typed_text
 from ptxgen.problem.device import device
+from ptxgen.problem.operation import Case
 from ptxgen.problem.suites import cases
 from ptxgen.runtime.assemble import assemble
 from ptxgen.runtime.check import check
 from ptxgen.runtime.driver import Timing
 from ptxgen.runtime.emulated import EmulatedDriver
 from ptxgen.runtime.runner import Runner
+from ptxgen.tuning.measure.bench import BenchRow, bench
 from ptxgen.tuning.selection import select
 from tests.tensors import LIBRARY
 from tests.unit.test_task_lists import Typed
@@ -65,7 +66,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bool]]:
 
     monkeypatch.setattr(exact_calls, "launched", noted)
     monkeypatch.setattr(exact_filter, "LEAST", 1)
-    monkeypatch.setattr(exact_calls, "predicted_faster", lambda *_: True)
+    monkeypatch.setattr(exact_parts, "predicted_faster", lambda *_: True)
     forget()
     yield calls
     forget()
@@ -331,23 +332,6 @@ def test_the_explanation_tells_the_filter() -> None:
     assert task_call.Options().precision == "exact"
 
 
-def test_the_baseline_checks_its_lists(runs: list[bool]) -> None:
-    driver: Any = EmulatedDriver()
-    text = typed_text(QUERIES["q5"].replace("> thres", "> thres * 25"), "f32")
-    p = Task(40, 36, 24, text=text, capacity=200)
-    a, b = (RNG.integers(-3, 4, shape).astype(np.float32) for shape in ((40, 24), (24, 36)))
-    at = {name: driver.allocate(8 * int(np.prod(x.shape)) + 8) for name, x in p.result_arrays.items()}
-    at |= {"A": driver.allocate(a.nbytes), "B": driver.allocate(b.nbytes)}
-    driver.upload(at["A"], a)
-    driver.upload(at["B"], b)
-    baseline = ExactFilter(driver, p)
-    assert baseline.best([at], Timing(samples=1)).best > 0
-    count = np.zeros(1, np.int64)
-    driver.download(at["count"], count)
-    assert count == [(a @ b > 25).sum()]
-    assert COUNT == "pair_count"
-
-
 # ---- one array on both sides
 
 
@@ -542,19 +526,6 @@ def test_the_kernels_of_nearest_pairs_assemble_without_spills(
         assert not any(made.spills.values())
 
 
-def test_the_baseline_of_nearest_rows(runs: list[bool]) -> None:
-    driver = EmulatedDriver()
-    p, r, squares = near_distances(24, 60, 16)
-    problem = Task(24, 60, 16, "NT", "f32", text=reduced("C[i] argmin= accum").replace("P[", "A[").replace("R[", "B["))
-    at = {name: driver.allocate(x.nbytes) for name, x in {"A": p, "B": r, "C": squares[:, 0]}.items()}
-    for name, x in {"A": p, "B": r}.items():
-        driver.upload(at[name], x)
-    assert ExactFilter(driver, problem).best([at], Timing(samples=1)).best > 0
-    result = np.zeros(24, np.int32)
-    driver.download(at["C"], result)
-    assert result.tolist() == squares.argmin(1).tolist()
-
-
 def test_nearest_rows_of_tensors(gpu: EmulatedDriver, runs: list[bool]) -> None:
     """The second call launches the same kernels."""
     p, r, squares = near_distances(24, 60, 16)
@@ -563,3 +534,42 @@ def test_nearest_rows_of_tensors(gpu: EmulatedDriver, runs: list[bool]) -> None:
         result = task(P=Typed(gpu, p), R=Typed(gpu, r))
         assert np.asarray(result.numpy()).tolist() == squares.argmin(1).tolist()
     assert runs == [True] * 2
+
+
+# ---- times
+
+
+def timed(name: str, text: str, n: int = 36, k: int = 24) -> BenchRow:
+    """The row of ``bench`` for a task of the arrays P and R. P has 40 rows."""
+    given = typed_text(text.replace("P[", "A[").replace("R[", "B["), "f32")
+    p = Task(40, n, k, "NT", "f32", text=given, capacity=40 * n if ".add(" in text else 0)
+    [row] = bench([Case(name, p)], EmulatedDriver(), lambda q, d: select(q, d)[0], timing=Timing(samples=1))
+    return row
+
+
+#: text -> the number of kernels that the row names
+TIMED = {
+    query("accum > 9"): 4,
+    query("accum > 9 and accum < 11"): 4,
+    reduced("C[i] argmin= accum"): 7,
+}
+
+
+@pytest.mark.parametrize("text", TIMED)
+def test_bench_times_the_launches_of_calls(text: str, runs: list[bool]) -> None:
+    row = timed("filter", text)
+    assert row.note == f"{TIMED[text]} kernels: tensor cores list candidates, f32 decides"
+    assert row.us > 0
+
+
+def test_too_many_candidates_are_timed_by_the_f32_kernel(runs: list[bool], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exact_filter, "LEAST_PAIRS", 1)
+    row = timed("list", query("accum > -9"))
+    assert row.us > 0
+    assert not row.note
+
+
+def test_wrong_results_of_a_filter_are_no_row(runs: list[bool], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exact_filter, "weights", lambda *_: {exact_filter.ALPHA: -1.0, exact_filter.BETA: 0.0})
+    row = timed("nearest", reduced("C[i] argmin= accum"), 60, 16)
+    assert row.note.startswith("wrong_result")

@@ -10,10 +10,10 @@ import pytest
 import ptxgen
 from ptxgen.api import drivers, exact_calls
 from ptxgen.operations.task import exact_filter
-from ptxgen.operations.task.baselines.exact import ExactFilter
-from ptxgen.operations.task.checks import TaskOperandSets
 from ptxgen.operations.task.suites import SUITES
 from ptxgen.runtime.driver import Timing
+from ptxgen.tuning.measure.bench import bench
+from ptxgen.tuning.selection import select
 
 pytestmark = pytest.mark.gpu
 
@@ -65,11 +65,9 @@ def test_lists_are_those_of_f32(dtype: str, monkeypatch: pytest.MonkeyPatch) -> 
     assert (abs(hits.values - exact[hits.i, hits.j]) <= error[hits.i, hits.j]).all()
 
 
-def test_the_baseline_of_query_5() -> None:
-    driver: Any = drivers.driver()
-    problem: Any = next(x.problem for x in SUITES["q5"].build() if x.name == "q5 2048")
-    sets = TaskOperandSets(driver, problem, Timing(samples=3, target_ms=0.5))
-    try:
-        assert ExactFilter(driver, problem).best(sets.sets, Timing(samples=3, target_ms=0.5)).best > 0
-    finally:
-        sets.release()
+def test_bench_times_the_launches_of_query_5() -> None:
+    case = next(x for x in SUITES["q5"].build() if x.name == "q5 2048")
+    timing = Timing(samples=3, target_ms=0.5)
+    [row] = bench([case], drivers.driver(), lambda p, d: select(p, d)[0], timing=timing)
+    assert row.us > 0
+    assert row.note.endswith("kernels: tensor cores list candidates, f32 decides")

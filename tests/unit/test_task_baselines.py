@@ -747,7 +747,7 @@ def test_what_cannot_be_timed_is_refused() -> None:
 
 def test_baselines_have_names_and_missing_libraries_remedies(monkeypatch: pytest.MonkeyPatch) -> None:
     baselines = operation_named("task").baselines
-    assert list(baselines) == ["torch", "compile", "triton", "gluon", "cuda", "keops", "exact"]
+    assert list(baselines) == ["torch", "compile", "triton", "gluon", "cuda", "keops"]
     for cached in (vendor_libraries.load_torch, libraries.load_triton, libraries.load_gluon, cuda_staged.find_nvcc):
         cached.cache_clear()
     monkeypatch.setattr(cuda_staged.shutil, "which", lambda name: None)

@@ -45,6 +45,10 @@ class Stage:
     arrays: tuple[str, ...]
     scalars: Mapping[str, Any]
 
+    def numbers(self, scalars: Mapping[str, float]) -> dict[str, float]:
+        """The numbers of the stage. ``scalars``: those of the original task."""
+        return {name: scalars[x] if isinstance(x, str) else x for name, x in self.scalars.items()}
+
 
 @dataclass(frozen=True)
 class Operands:
@@ -162,8 +166,19 @@ class ExactSelect:
         problem with given numbers; ``addresses``: the addresses of the arrays of the task and of ``scratch``;
         ``scalars``: the numbers of the task."""
         for stage in self.stages:
-            numbers = {name: scalars[x] if isinstance(x, str) else x for name, x in stage.scalars.items()}
-            make_launch(stage.problem, numbers)(tuple(addresses[name] for name in stage.arrays), stream)
+            launch = make_launch(stage.problem, stage.numbers(scalars))
+            launch(tuple(addresses[name] for name in stage.arrays), stream)
+        self.launch_pairs(driver, kernel, addresses, scalars, stream)
+
+    def launch_pairs(
+        self,
+        driver: Driver,
+        kernel: Kernel,
+        addresses: Mapping[str, int],
+        scalars: Mapping[str, float],
+        stream: int = 0,
+    ) -> None:
+        """Queues the launches that follow the stages. The arguments are those of ``launch``."""
         values = {**scalars, **addresses, **{role: addresses[name] for role, name in self.renamed.items()}}
         values[ROOM.name] = self.room
         for step in self.pairs.steps(lower(self.problem), self.room):

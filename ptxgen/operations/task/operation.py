@@ -22,6 +22,7 @@ from ptxgen.problem.operation import Baseline, Ceiling, MeasuredCeiling, Operati
 if TYPE_CHECKING:
     from ptxgen.codegen.config.config import Config
     from ptxgen.operations.task.checks import TaskOperandSets
+    from ptxgen.problem.device import Device
     from ptxgen.runtime.check import CheckResult
     from ptxgen.runtime.driver import Driver, Timing
 
@@ -103,12 +104,6 @@ def _keops() -> Callable[..., Any]:
     return Keops
 
 
-def _exact() -> Callable[..., Any]:
-    from ptxgen.operations.task.baselines.exact import ExactFilter
-
-    return ExactFilter
-
-
 _BASELINES = (
     Baseline("torch", "PyTorch", _torch),
     Baseline("compile", "torch.compile", _compile),
@@ -116,7 +111,6 @@ _BASELINES = (
     Baseline("gluon", "Gluon", _gluon),
     Baseline("cuda", "CUDA C++", _cuda),
     Baseline("keops", "KeOps", _keops),
-    Baseline("exact", "exact filter", _exact),
 )
 
 
@@ -126,11 +120,15 @@ def _measured(driver: Driver, p: Task) -> MeasuredCeiling | None:
     return measured(driver, p)
 
 
-def _parts(p: Task) -> Parts | None:
+def _parts(p: Task, d: Device | None) -> Parts | None:
     from ptxgen.operations.task.join_parts import parts_of_join
     from ptxgen.operations.task.sum_parts import parts_of
 
-    return parts_of(p) or parts_of_join(p)
+    if (parts := parts_of(p) or parts_of_join(p)) is not None or d is None:
+        return parts
+    from ptxgen.operations.task.exact_parts import parts_of_filter
+
+    return parts_of_filter(p, d)
 
 
 def _plain(p: Task) -> ProblemBase:

@@ -121,9 +121,10 @@ class Bench:
         timing: Timing,
         full: bool = False,
         observed: bool = False,
-    ) -> Measurement:
+    ) -> Measurement | None:
         """Loads, checks and times the parts of ``problem``, as ``measure`` does: the problems that calls compute in its
-        place, each with its configuration. The measurement has the configuration of the last part."""
+        place, each with its configuration. The measurement has the configuration of the last part. None: the results of
+        a part had no room, and a call would compute the problem itself."""
         made: dict[str, Any] = {"purpose": "bench", "created": round(time.time(), 3)}
         env = environment(self.driver, timing, self.commit)
         try:
@@ -133,6 +134,7 @@ class Bench:
             ]
         except AssembleError as error:
             return Measurement(problem, configs[-1], "ptxas_error", env, message=str(error)[:500], **made)
+        last = parts.last.load(self.driver) if parts.last else None
         memory = {name: Allocation(self.driver, max(size, 16)) for name, size in parts.memory.items()}
 
         def bound(sets: Sequence[Mapping[str, int]]) -> list[Callable[[], None]]:
@@ -140,12 +142,18 @@ class Bench:
             bounds = []
             for addresses in sets:
                 at = {**addresses, **{name: x.address for name, x in memory.items()}}
-                own = [{name: at[whole] for name, whole in part.arrays.items()} for part in parts.steps]
-                bounds.append(_in_order([runner.bind(each) for runner, each in zip(runners, own, strict=True)]))
+                calls = [
+                    runner.bind({name: at[whole] for name, whole in part.arrays.items()}, scalars=part.scalars)
+                    for runner, part in zip(runners, parts.steps, strict=True)
+                ]
+                bounds.append(_in_order([*calls, *([partial(last, at)] if last else [])]))
             return bounds
 
         checked = full_check_elements(problem) if full else CHECKED_ELEMENTS
-        return self._timed(problem, configs[-1], timing, env, made, checked, bound, observed=observed)
+        measured = self._timed(problem, configs[-1], timing, env, made, checked, bound, observed=observed)
+        addresses = {name: x.address for name, x in memory.items()}
+        failed = measured.outcome == "wrong_result" and parts.last is not None
+        return None if failed and parts.last and not parts.last.fits(self.driver, addresses) else measured
 
     def _timed(
         self,
@@ -382,9 +390,10 @@ def bench(
     for case in cases:
         problem = case.problem
         find = operation_of(problem).parts
-        parts = find(problem) if find and in_parts else None
-        if parts is not None:
-            yield _in_parts(work, case, parts, choose, baseline, timing, ceiling, observed)
+        parts = find(problem, driver.device) if find and in_parts else None
+        row = _in_parts(work, case, parts, choose, baseline, timing, ceiling, observed) if parts else None
+        if row is not None:
+            yield row
             continue
         selection = choose(problem, driver.device)
         first = work.measure(problem, selection.config, timing, "bench", full=True, observed=observed)
@@ -431,14 +440,16 @@ def _in_parts(
     timing: Timing,
     ceiling: bool,
     observed: bool,
-) -> BenchRow:
+) -> BenchRow | None:
     """The row of a problem that calls compute in parts; the arguments are those of ``bench``. The configuration of the
     row is that of the last part. Its ceiling is the time of its bytes at the bandwidth of the device, and, with
-    ``ceiling``, at the bandwidth of a measured copy."""
+    ``ceiling``, at the bandwidth of a measured copy. None: a call computes this problem with these inputs itself."""
     problem, driver = case.problem, work.driver
     selections = [choose(part.problem, driver.device) for part in parts.steps]
     configs = [selection.config for selection in selections]
     first = work.measure_parts(problem, parts, configs, timing, full=True, observed=observed)
+    if first is None:
+        return None
     if first.outcome != "ok":
         message = f"{first.outcome}: {first.message}"
         return BenchRow(case.name, problem, selections[-1], float("nan"), note=message)
@@ -449,7 +460,8 @@ def _in_parts(
             vendor = operation_of(problem).baselines[baseline].best(driver, problem, sets, timing)
         except LaunchError as error:
             note = f"{note}; {error}"
-        us = (us + work.measure_parts(problem, parts, configs, timing).us) / 2
+        if (again := work.measure_parts(problem, parts, configs, timing)) is not None:
+            us = (us + again.us) / 2
     least = parts.moved / (driver.device.bandwidth * 1e3)
     return BenchRow(
         case.name,
@@ -460,7 +472,7 @@ def _in_parts(
         deviation,
         note,
         ceiling_us=least,
-        measured_ceiling=copy_bandwidth.measured(driver, parts.moved, timing) if ceiling else None,
+        measured_ceiling=copy_bandwidth.measured(driver, parts.moved, timing) if ceiling and parts.moved > 0 else None,
         moved=parts.moved,
         observed=first.observed,
     )
