@@ -345,7 +345,9 @@ def _epilogue_regs(p: KernelProblem, c: Any, accumulators: Any, moves: Any) -> A
     located = where(many, where(transposed, 20, 52), where(accumulators >= 96, 29, 0))
     terms = [
         where((moves > 0) & (c.math_warpgroups == 1), 16, 0),
-        where((c.kg > 1) & (c.splitk == SPLIT_DISTRIBUTED) & (accumulators >= 160), 10, 0),
+        where(
+            (c.kg > 1) & (c.splitk == SPLIT_DISTRIBUTED) & (accumulators >= 160), 20 if p.accumulator.integer else 10, 0
+        ),
     ]
     # conditions that hold in no row are not computed for each
     if scatters:

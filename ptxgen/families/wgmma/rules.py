@@ -210,7 +210,8 @@ def _producer_registers(p: KernelProblem, c: Any, g: WgmmaGeometry) -> Any:
         fits = g.pipeline.image_boxes * len(im2col(p).extents) <= COORDINATES
     else:
         phased = bool(im2col(p).phases) & g.math.a_from_registers
-        many = (c.persistent == 1) & (c.cluster_x * c.cluster_y > 1) | phased
+        evicts = g.math.a_from_registers & (c.l2_evict_first > 0)
+        many = (c.persistent == 1) & ((c.cluster_x * c.cluster_y > 1) | evicts) | phased
         units = np.where(many, UNITS // 2, UNITS) // np.where(phased & im2col(p).groups, 2, 1)
         fits = c.u <= units * g.pipeline.unit
         coordinates = g.pipeline.image_boxes * (len(im2col(p).extents) + 1)
@@ -420,7 +421,8 @@ RULES = (
         lambda p, c, g, d: _producer_registers(p, c, g),
         "{g.pipeline.image_boxes} adjacent boxes of images, u={c.u} in units of {g.pipeline.unit}: with setmaxnreg a"
         " producer thread has registers for 4 boxes (3 in three dimensions) or for 4 units (2 with persistent=1 in a"
-        " cluster, and in strided input gradients that read X from registers, 1 if these have groups)",
+        " cluster or with X from registers and l2_evict_first, and in strided input gradients that read X from"
+        " registers, 1 if these have groups)",
     ),
     Rule(
         "wgmma_cluster",
