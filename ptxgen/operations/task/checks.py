@@ -9,12 +9,12 @@ import numpy as np
 
 from ptxgen.codegen.config.config import Config
 from ptxgen.expr.evaluate import values as evaluated
-from ptxgen.expr.node import constant, substituted
+from ptxgen.expr.node import constant, substituted, variable
 from ptxgen.expr.operators import OPERATORS
 from ptxgen.expr.value_types import type_of
 from ptxgen.lowering.aggregate import REJECTED
 from ptxgen.lowering.row_top import RowTop
-from ptxgen.lowering.sink import SelectValues
+from ptxgen.lowering.sink import SelectValues, list_names
 from ptxgen.operations.gemm.checks import with_row_padding
 from ptxgen.operations.gemm.strided_arrays import C, elements, store_operand
 from ptxgen.operations.task.assembling import array_of, mapped
@@ -24,7 +24,7 @@ from ptxgen.operations.task.list_checks import list_error
 from ptxgen.operations.task.lowering import as_computed
 from ptxgen.operations.task.oracle import Dense, Listed, Ordered, Result, difference, evaluate, factors_of
 from ptxgen.operations.task.problem import ResultArray, Task
-from ptxgen.operations.task.program import AXES, POSITIONS, Aggregate, Input, Scatter
+from ptxgen.operations.task.program import AXES, POSITIONS, Aggregate, Input, RowReduce, Scatter
 from ptxgen.operations.task.sum_parts import sums_of
 from ptxgen.problem.dtypes import dtype
 from ptxgen.problem.reference import Array, Deviation
@@ -243,8 +243,8 @@ class TaskOperandSets(OperandSets):
         super().__init__(driver, timing, {name: given[name] for name in own}, sizes, shared)
 
     def deviation(self, limit: int) -> Deviation:
-        """The deviation of C of the first set from the oracle's, over evenly spread rows. Lists and reductions are
-        compared only if all rows are within the limit."""
+        """The deviation of C of the first set from the oracle's, over evenly spread rows. Lists without i, and other
+        reductions than those of rows, are compared only if all rows are within the limit."""
         p = self.problem
         if not p.results:
             return Deviation(0.0, (0, 0), 0.0)
@@ -253,7 +253,7 @@ class TaskOperandSets(OperandSets):
         if p.selected is not None or not p.stores_pairs:
             most = ALL_STEPS if factors_of(p.program) is None else ALL_PRODUCTS
             if p.m * p.n * p.k > most or p.m * p.n > max(limit, p.n):
-                return Deviation(0.0, (-1, -1), 0.0)
+                return self._sampled_deviation()
             if p.keeps_best:
                 return self._best_deviation()
             return self._reduced_deviation() if p.selected is None else self._list_deviation()
@@ -272,6 +272,35 @@ class TaskOperandSets(OperandSets):
         compared = deviation(part, got, oracle)
         where = (int(rows[compared.where[0]]), compared.where[1])
         return Deviation(compared.ratio, where if p.batch == 1 else (item, *where), compared.worst)
+
+    def _sampled_deviation(self) -> Deviation:
+        """The deviation of some rows of a reduction of rows, or of the results of the first rows in a list that has
+        i and room for all results; 0 for other outputs."""
+        p, output = self.problem, self.problem.program.outputs[0]
+        count = max(min(STEPS // max(p.n * p.k, 1), p.m), 1)
+        part = p.with_rows(count)
+
+        def oracle(rows: Array) -> Result:
+            chosen = {u.role: _rows_of(self.arrays[u.role], u.axes, rows) for u in p.roles.uses}
+            return self._oracle(count, lambda: _expected_rows(part, rows, p.m, chosen))
+
+        if p.batch == 1 and isinstance(output, RowReduce) and output.axis == "i":
+            rows = np.linspace(0, p.m - 1, count).astype(int)
+            compared = deviation(part, self._reduced()[rows], oracle(rows))
+            return Deviation(compared.ratio, (int(rows[compared.where[0]]),), compared.worst)
+        unknown = Deviation(0.0, (-1, -1), 0.0)
+        if p.batch != 1 or p.selected is None or (i := variable("i", "s32")) not in p.selected.values:
+            return unknown
+        lists = [np.empty(p.capacity, p.result_arrays[name].dtype.numpy) for name in list_names(len(p.selected.values))]
+        listed = np.empty(1, np.int64)
+        self.driver.download(self.sets[0][SelectValues.COUNT], listed)
+        if listed[0] > p.capacity:
+            return unknown
+        for name, x in zip(list_names(len(lists)), lists, strict=True):
+            self.driver.download(self.sets[0][name], x)
+        first = lists[p.selected.values.index(i)][: listed[0]] < count
+        wrong = difference(oracle(np.arange(count)), tuple(x[: listed[0]][first] for x in lists), FACTOR)
+        return Deviation(np.inf if wrong else 0.0, (-1, -1), 0.0)
 
     def _best_deviation(self) -> Deviation:
         """The deviation of the best values of the first set."""

@@ -152,8 +152,8 @@ class Bench:
         checked = full_check_elements(problem) if full else CHECKED_ELEMENTS
         measured = self._timed(problem, configs[-1], timing, env, made, checked, bound, observed=observed)
         addresses = {name: x.address for name, x in memory.items()}
-        failed = measured.outcome == "wrong_result" and parts.last is not None
-        return None if failed and parts.last and not parts.last.fits(self.driver, addresses) else measured
+        computed = measured.outcome in ("ok", "wrong_result")
+        return None if computed and parts.last and not parts.last.fits(self.driver, addresses) else measured
 
     def _timed(
         self,
