@@ -34,7 +34,7 @@ from ptxgen.api.arrays import (
 )
 from ptxgen.api.epilogue_args import Activation, EpilogueArgs, activation_name, columns_of_c, epilogue_arguments
 from ptxgen.api.gemm import check_operands, check_out, contiguous, number
-from ptxgen.api.jagged_calls import along_axis
+from ptxgen.api.jagged_calls import pitches, stored_along
 from ptxgen.arguments import flag, word
 from ptxgen.codegen.config.config import Config
 from ptxgen.codegen.grouped.scheduler import GroupedScheduler
@@ -55,6 +55,8 @@ from ptxgen.tuning import selection
 
 #: epilogue arguments that are lists with an array for each item
 LISTS = ("scale_a", "scale_b", "bias", "residual", "aux")
+#: letter of a layout -> that of the transpose
+OTHER_LETTER = str.maketrans("NT", "TN")
 
 
 def gemm_grouped(
@@ -80,8 +82,7 @@ def gemm_grouped(
     ``a``, ``b``, ``outs``: lists of arrays, as ``gemm`` takes them, each item with its own M, N, K and strides; all
     items have one dtype. Items may be empty. ``outs`` is allocated if None. ``alpha``, ``beta``: a number, or one of
     each item. ``bias``, ``residual``, ``aux``, ``scale_a``, ``scale_b``: None, or a list with an array for each item,
-    as ``gemm`` takes it; scales may be those of blocks. Operands with block scales are best contiguous along K: a call
-    copies them to that order otherwise.
+    as ``gemm`` takes it; scales may be those of blocks.
 
     All items with the same layouts are computed in one launch, which a descriptor table in device memory describes.
     Inputs may share memory; an array of ``outs`` must not share memory with another one or with an input. Errors name
@@ -203,13 +204,14 @@ def _item(i: int, a: Any, b: Any, out: Any, arrays: list[Any], activation: str |
                 raise ShapeError(f"{name} has strides {v.strides}; they must be those of out, {vc.strides}")
     swapped = c_layout is not None and c_layout[0] == "T" and not gated
     if epilogue.blocks[0]:
-        va, vb = along_axis(va, "a", 1), along_axis(vb, "b", 0)
+        (va, letter_a), (vb, letter_b) = stored_along(va, "a", 1), stored_along(vb, "b", 0)
+        layout = letter_a + letter_b
     else:
         va, vb = (v if matrix_layout(v) else contiguous(v, name) for v, name in ((va, "a"), (vb, "b")))
+        layout = "".join((matrix_layout(v) or ("N", 0))[0] for v in (va, vb))
     if swapped:
         va, vb, vc = batch_views.transposed(vb), batch_views.transposed(va), batch_views.transposed(vc)
-        epilogue = epilogue.transposed()
-    layout = "NT" if epilogue.blocks[0] else "".join((matrix_layout(v) or ("N", 0))[0] for v in (va, vb))
+        epilogue, layout = epilogue.transposed(), layout[::-1].translate(OTHER_LETTER)
     return Item(i, va, vb, vc, epilogue, swapped, layout), result
 
 
@@ -358,7 +360,7 @@ def _pitches(x: Item) -> list[int]:
     """The leading dimensions of A and B; 0: that of contiguous rows."""
     if not x.epilogue.blocks[0]:
         return [(matrix_layout(v) or ("N", 0))[1] for v in (x.a, x.b)]
-    return [v.strides[n] if v.shape[n] > 1 else 0 for v, n in ((x.a, 0), (x.b, 1))]
+    return pitches(x.layout, x.a, x.b)
 
 
 def _operand_names(problem: GroupedGemm) -> tuple[str, ...]:

@@ -22,14 +22,15 @@ from ptxgen.api.block_scales import BlockScale, block_scales, item_block_scales
 from ptxgen.api.epilogue_args import Activation, activation_name, columns_of_c
 from ptxgen.api.gemm import check_same_dtype, number
 from ptxgen.api.jagged_calls import (
-    along_axis,
     check_offset_values,
     check_out,
     checked_offsets,
     compute_on_host,
     epilogue_of,
     item_sizes,
+    pitches,
     queue_product,
+    stored_along,
     with_layout,
 )
 from ptxgen.api.quantized_weight import QuantizedWeight
@@ -107,8 +108,7 @@ def gemm_jagged_weight_grad(
 
     ``scale_a``, ``scale_b``: float32, B×K and B×N: for 8-bit floats, one scale of each column of ``x`` and of ``dy``
     for each 128 rows of an expert. The first block of an expert begins at its first row, its last block may be shorter,
-    and its scales follow those of the expert before. B is at least the number of blocks, and at least ⌈T/128⌉. With
-    block scales ``x`` and ``dy`` are best contiguous along T: a call copies them to that order otherwise.
+    and its scales follow those of the expert before. B is at least the number of blocks, and at least ⌈T/128⌉.
 
     ShapeError, DtypeError, OverlapError, InputError: an argument breaks a rule.
     """
@@ -181,13 +181,15 @@ def _jagged(
             if alpha == 0:
                 va, vb = emptied(va, -1), emptied(vb, -2)
             problem: GroupedGemm | Gemm
+            layout = ""
             if blocks and axis == "k":
-                va, vb = along_axis(va, name_a, 1), along_axis(vb, name_b, 0)
+                (va, letter_a), (vb, letter_b) = stored_along(va, name_a, 1), stored_along(vb, name_b, 0)
+                layout = letter_a + letter_b
             else:
                 va, vb = with_layout(va, name_a), with_layout(vb, name_b)
             group = _problem(axis, va, vb, vc, items, epilogue, compute, deterministic)
             if blocks:
-                group = _with_blocks(group, va, vb, blocks, epilogue[1]["scale_b"])
+                group = _with_blocks(group, layout, va, vb, blocks, epilogue[1]["scale_b"])
             problem = group
             views: tuple[View, ...] = (va, vb, vc, *epilogue[1].values(), ends)
             if alpha == 0 and axis == "k":  # the items differ in K alone
@@ -240,17 +242,18 @@ def _least_blocks(a: View, ends: View) -> int:
     return max(-(-a.shape[1] // DEPTH), int((-(-lengths // DEPTH)).sum()))
 
 
-def _with_blocks(group: GroupedGemm, a: View, b: View, blocks: list[str], scale_b: View) -> GroupedGemm:
-    """The group with scales of ``blocks``. If it is jagged along K, K is contiguous in both operands."""
+def _with_blocks(group: GroupedGemm, layout: str, a: View, b: View, blocks: list[str], scale_b: View) -> GroupedGemm:
+    """The group with scales of ``blocks``. ``layout``: that of a group that is jagged along K."""
     if group.jagged != "k":
         return replace(group, block_a=blocks[0], block_b=blocks[1])
-    lds = [max(v.strides[n] if v.shape[n] > 1 else 0, a.shape[1], 1) for v, n in ((a, 0), (b, 1))]
+    rows = (v.shape["TN".index(letter)] for v, letter in zip((a, b), layout, strict=True))
+    lds = [max(pitch, row, 1) for pitch, row in zip(pitches(layout, a, b), rows, strict=True)]
     ld = "" if a.host else write_leading_dimensions([[*lds, int(group.lds[0][C])]])
     count, items = scale_b.shape[0], group.items
     if group.first_blocks[-1] > count:  # the typical items have more blocks than the true ones: let them be whole
         (m, n, _), ends = items[0], np.minimum(-(-group.offsets // DEPTH) * DEPTH, a.shape[1])
         items = tuple((m, n, k) for k in np.diff(ends, prepend=0).tolist())
-    return replace(group, items=items, layout="NT", ld=ld, block_a=blocks[0], block_b=blocks[1], scale_blocks=count)
+    return replace(group, items=items, layout=layout, ld=ld, block_a=blocks[0], block_b=blocks[1], scale_blocks=count)
 
 
 def _problem(

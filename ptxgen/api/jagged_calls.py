@@ -66,14 +66,29 @@ def with_layout(v: View, name: str) -> View:
     return view(copy(), name, batched=True)
 
 
-def along_axis(v: View, name: str, axis: int) -> View:
-    """The matrix, or a copy of it, with adjacent elements along ``axis`` and a pitch along the other axis."""
-    length, pitch = v.shape[axis], v.strides[1 - axis]
-    if v.host or ((v.strides[axis] == 1 or length <= 1) and (pitch >= length or v.shape[1 - axis] <= 1)):
-        return v
+def stored_along(v: View, name: str, axis: int) -> tuple[View, str]:
+    """The matrix, or a copy of it if neither its rows nor its columns are contiguous; and its letter in a layout: N if
+    rows are contiguous, T if columns are. If both are, and on the host, whose arrays are copied in any case, the
+    elements along ``axis`` count as contiguous."""
+    if v.host or _contiguous(v, axis):
+        return v, "TN"[axis]
+    if _contiguous(v, 1 - axis):
+        return v, "NT"[axis]
     x = v.origin if axis else v.origin.T
     copy = x.contiguous() if hasattr(x, "contiguous") else x.copy()
-    return view(copy if axis else copy.T, name)
+    return view(copy if axis else copy.T, name), "TN"[axis]
+
+
+def _contiguous(v: View, axis: int) -> bool:
+    """True if elements are adjacent along ``axis``, and their lines do not overlap."""
+    length, pitch = v.shape[axis], v.strides[1 - axis]
+    return (v.strides[axis] == 1 or length <= 1) and (pitch >= length or v.shape[1 - axis] <= 1)
+
+
+def pitches(layout: str, a: View, b: View) -> list[int]:
+    """The leading dimensions of A and B in ``layout``; 0: there is one row."""
+    axes = ("NT".index(letter) for letter in layout)
+    return [v.strides[n] if v.shape[n] > 1 else 0 for v, n in zip((a, b), axes, strict=True)]
 
 
 def check_offset_values(ends: np.ndarray[Any, Any], extent: int, axis: str) -> None:

@@ -18,11 +18,17 @@ ${table.entries()}\
 {
     .reg .b64 %table, %descriptors, %descriptor, %workspace, %base, %copy, %item_at, %item_end, %src0, %dst, %first_chunk, %last_chunk, %tmp64;
     .reg .b32 %chunk, %row_chunk, %packed_row, %items, %lower_bound, %count, %first, %rows, %K, %ld, %row, %block, %blocks, %left, %shift, %bits, %byte, %tmp0, %tmp1;
-    .reg .b16 %element;
     .reg .pred %p, %whole;
-% for x in t.code.tiles:
+% if t.copies:
+    .reg .b16 %edge_element;
+  % for x in t.code.tiles:
     ${x.declaration}
-% endfor
+  % endfor
+% endif
+% if t.transposes:
+    .reg .b64 %step;
+    ${t.elements.declaration}
+% endif
     ld.param.u64 %table, [table];  ld.param.u64 %workspace, [W];  ld.param.u32 %items, [items];
     cvta.to.global.u64 %workspace, %workspace;
 % if t.makes_table:
@@ -48,9 +54,28 @@ ${pdl.trigger_and_wait()}\
 % for x in t.sides:
 PACK_${x.label}:
 ${find(t, x)}\
-    bra.uni COPY;
+    bra.uni ${x.method};
 % endfor
+% if t.copies:
 COPY:
+${place(t, size)}\
+${copy(t, size)}\
+% endif
+% if t.copies and t.transposes:
+    bra DONE;
+% endif
+% if t.transposes:
+TRANSPOSE:
+${place(t, size)}\
+${transpose(t)}\
+% endif
+DONE:
+    ret;
+}
+</%def>
+
+## %row, %block: the row of packed row %packed_row, and its block of K; %left: bytes of the row from this thread's first byte %byte on.
+<%def name="place(t, size)">
     ld.global.u32 %K, [%descriptor+${t.layout.offsets["k"]}];
     // row %row of block %block; after the last row of the last item there is nothing to do
     sub.u32 %row, %packed_row, %first;
@@ -69,8 +94,13 @@ COPY:
     sub.u32 %left, %left, %byte;
     max.s32 %left, %left, 0;
     min.s32 %left, %left, ${t.CHUNK};
-    // %src0: the first of these bytes; %item_at, %item_end: the bounds of the item
     add.u64 %item_at, %base, %item_at;
+    mad.wide.u32 %dst, %chunk, ${t.CHUNK}, %copy;
+</%def>
+
+## Shifts two aligned chunks to the bytes of a chunk: K is contiguous.
+<%def name="copy(t, size)">
+    // %src0: the first byte; %item_at, %item_end: the bounds of the item
     mul.wide.u32 %src0, %row, %ld;
     mad.lo.u64 %src0, %src0, ${size}, %item_at;
     cvt.u64.u32 %tmp64, %byte;
@@ -80,7 +110,6 @@ COPY:
     cvt.u64.u32 %tmp64, %K;
     add.u64 %item_end, %item_end, %tmp64;
     mad.lo.u64 %item_end, %item_end, ${size}, %item_at;
-    mad.wide.u32 %dst, %chunk, ${t.CHUNK}, %copy;
     // load the aligned chunks that hold the first byte and the last, if both are inside the item
     and.b64 %first_chunk, %src0, ${t.chunk_mask};
     add.u64 %last_chunk, %src0, ${t.last_byte};
@@ -108,20 +137,47 @@ ${pack.shift_bytes(t.code, 0)}\
     @%p bra DONE;
     .pragma "nounroll";
 EDGE:
-    ld.global.nc.u8 %element, [%src0];
-    st.global.u8 [%dst], %element;
+    ld.global.nc.u8 %edge_element, [%src0];
+    st.global.u8 [%dst], %edge_element;
     add.u64 %src0, %src0, 1;
     add.u64 %dst, %dst, 1;
     sub.u32 %left, %left, 1;
     setp.ne.u32 %p, %left, 0;
     @%p bra EDGE;
-DONE:
-    ret;
-}
+</%def>
+
+## Loads the bytes of a chunk one by one, as K is not contiguous: those of adjacent threads are adjacent.
+<%def name="transpose(t)">
+    // %src0: the first byte; %step: bytes from one index of K to the next
+    mul.wide.u32 %src0, %byte, %ld;
+    add.u64 %src0, %src0, %item_at;
+    cvt.u64.u32 %tmp64, %row;
+    add.u64 %src0, %src0, %tmp64;
+    cvt.u64.u32 %step, %ld;
+    // zeros follow the last byte of the row
+% for element in t.elements.all:
+    setp.gt.u32 %p, %left, ${loop.index};
+    mov.b32 ${element}, 0;
+    @%p ld.global.nc.u8 ${element}, [%src0];
+    add.u64 %src0, %src0, %step;
+% endfor
+% for word, element, bit in t.insertions:
+    bfi.b32 ${word}, ${element}, ${word}, ${bit}, 8;
+% endfor
+    st.global.v4.b32 [%dst], ${t.transposed};
 </%def>
 
 ## The operand and its copy, and the item of packed row %packed_row: the last one whose first packed row is not above it.
 <%def name="find(t, x)">
+% if not x.kmajor:
+    // adjacent threads make chunks of adjacent rows, with the same indices of K
+    mov.u32 %tmp0, %ctaid.x;
+    mov.u32 %tmp1, %tid.x;
+    shr.u32 %row_chunk, %tmp1, ${t.log2_block_rows};
+    and.b32 %packed_row, %tmp1, ${t.last_block_row};
+    mad.lo.u32 %packed_row, %tmp0, ${t.block_rows}, %packed_row;
+    mad.lo.u32 %chunk, %packed_row, ${t.CHUNKS}, %row_chunk;
+% endif
     ld.param.u32 %tmp0, [rows_${x.name}];
     setp.ge.u32 %p, %packed_row, %tmp0;
     @%p bra DONE;

@@ -395,6 +395,11 @@ GOLDEN = {
         "grouped 96,64,200+40,64,200 TN e4m3 out=bf16 jagged=m aligned_a=1 block_a=1x128t block_b=128x128",
         "family=wgmma ml=64 nl=32 u=128 stages=3 persistent=1 operand_path_a=pack operand_path_b=pack",
     ),
+    "wgmma_transposed_items": (
+        "h200",
+        "grouped 96,64,200+40,80,30 TT e4m3 out=bf16 block_a=1x128t block_b=128x128",
+        "family=wgmma ml=64 nl=32 u=128 stages=3 persistent=1",
+    ),
     "wgmma_jagged_scales": (
         "h200",
         "grouped 96,64,200+96,64,30 NT e4m3 out=bf16 jagged=k block_a=1x128t block_b=1x128",

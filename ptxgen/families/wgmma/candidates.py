@@ -274,7 +274,7 @@ class WgmmaSpace(TileSpace):
     def _operand_paths(self, p: KernelProblem) -> list[tuple[int, ...]]:
         """The pairs (operand_path_a, operand_path_b). Operands that TMA cannot map are packed or realigned. If packing
         would transpose both operands, one of them is packed; if it would transpose one operand, this may be packed."""
-        if planes(p) > 1:
+        if planes(p) > 1 or grouped_rows.packs_items(p):
             return [(DIRECT, DIRECT)]
         if im2col(p) is not None:
             a, b = operand_packing.packs_conv(p)

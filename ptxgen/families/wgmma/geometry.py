@@ -21,6 +21,7 @@ from ptxgen.expr.node import variables
 from ptxgen.families.wgmma import operand_packing, promotion
 from ptxgen.families.wgmma.axes import PADDED
 from ptxgen.families.wgmma.bf16x3 import factor_bytes, planes, workspace
+from ptxgen.families.wgmma.grouped_rows import packs_items
 from ptxgen.lowering.block_scales import block_scaled, scales_of
 from ptxgen.lowering.descriptor_table import grouped
 from ptxgen.lowering.im2col_descriptor import Im2colPhase, im2col, tma_n
@@ -311,7 +312,8 @@ def batch(accumulators: Any) -> Any:
 def kmajor(p: KernelProblem, c: Any) -> tuple[Any, Any]:
     """For A and for B, in the form that wgmma reads: True if K is contiguous."""
     layout = im2col(p).layout if im2col(p) is not None else p.layout
-    a, b = layout[0] == "N" or planes(p) > 1, layout[1] == "T" or planes(p) > 1
+    copied = planes(p) > 1 or packs_items(p)
+    a, b = layout[0] == "N" or copied, layout[1] == "T" or copied
     if im2col(p) is not None and im2col(p).unpacked is not None:
         tiled, direct = loads_tiled(p, c), im2col(p).unpacked.layout
         a, b = where(tiled, direct[0] == "N", a), where(tiled, direct[1] == "T", b)

@@ -7,7 +7,8 @@ leave the next item unchanged.
 
 The first coordinate of a box is a multiple of 16 bytes, and so is a pitch. Therefore TMA can neither begin at the first
 column of an item nor end at its last one. If items are ranges of columns, along K, a kernel packs them first, by blocks
-of 128 bytes of K: a block has all rows of an item, and the last block of an item is filled with zeros.
+of 128 bytes of K: a block has all rows of an item, and the last block of an item is filled with zeros. So it does with
+lists, and with ranges of rows along K whose elements wgmma reads K-major only.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ WRAP = (1 << 64) // FAR  #: FAR times this is 0 modulo 2^64
 
 
 def packs_items(p: KernelProblem) -> bool:
-    """True if a kernel packs the items of A and of B."""
-    return jagged(p) != "m" and grouped(p) and all(x.access.kmajor and not x.access.item_rows for x in p.operands)
+    """True if a kernel packs the items of A and of B: 8-bit elements of lists, and of items that are ranges of K."""
+    return grouped(p) and jagged(p) != "m" and p.element.bytes == 1
 
 
 def packed_block(p: KernelProblem) -> int:

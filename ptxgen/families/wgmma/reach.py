@@ -16,8 +16,7 @@ def native(p: KernelProblem, d: Device) -> bool:
     """True if ``p`` has 8-bit floats and wgmma has a kernel for it, provided that TMA can load its operands."""
     if not p.element.fp8 or d.sm != 90:
         return False
-    if grouped(p):  # without scales, only items of A and B that are K-major have kernels
-        axis, a = grouped_rows.jagged(p), p.operands[0].access
-        kmajor = (axis == "m" and a.kmajor) or (axis == "k" and grouped_rows.packs_items(p))
-        return (kmajor or block_scaled(p)) and p.k > 0
+    if grouped(p):  # without scales, only jagged groups in these layouts have kernels
+        layouts = {"m": ("NN", "NT"), "k": ("NT",), "": ()}[grouped_rows.jagged(p)]
+        return (block_scaled(p) or p.layout in layouts) and p.k > 0
     return "strided" in p.needs or (im2col(p) is not None and maps_im2col(p))

@@ -473,19 +473,21 @@ RULES = (
     Rule(
         "wgmma_packed_items",
         lambda p, c, g, d: (
-            (not p.needs & {"item_columns", "descriptor_table", "descriptor_table_output"})
-            | (grouped_rows.jagged(p) == "m")
+            (
+                (not grouped_rows.packs_items(p))
+                & ((grouped_rows.jagged(p) == "m") | (not p.needs & {"item_columns", "descriptor_table"}))
+            )
             | (
                 grouped_rows.packs_items(p)
-                & (p.element.bytes == 1)
-                & (("item_columns" in p.needs) | (block_scaled(p) & (c.epilogue_smem == 0)))
+                & (block_scaled(p) | ((grouped_rows.jagged(p) == "k") & (p.layout == "NT")))
+                & ((grouped_rows.jagged(p) == "k") | (c.epilogue_smem == 0))
                 & (c.u * p.element.bytes <= ROW)
                 & (g.packed_bytes < operand_packing.LIMIT)
             )
         ),
         "layout {p.layout} of {p.dtype}, u={c.u}, epilogue_smem={c.epilogue_smem}, {g.packed_bytes} bytes of packed"
-        " operands: items that are ranges of columns, and lists of matrices with scales of blocks, take 8-bit elements,"
-        " layout NT, u of at most 128, less than 2^34 bytes, and lists epilogue_smem=0",
+        " operands: lists, and items that are ranges of columns along K, take 8-bit elements with scales of blocks, or"
+        " jagged along K in layout NT; u of at most 128, less than 2^34 bytes, and lists epilogue_smem=0",
     ),
     Rule(
         "wgmma_group_paths",

@@ -53,12 +53,12 @@ class Gemm(ProblemBase):
     activation. Products of s8 are summed in s32; the epilogue computes in f32
     unless C is s32. 8-bit results are rounded to nearest and saturated to finite values; fp8 keeps NaN.
 
-    ``block_a``, ``block_b``: the blocks of A and of B, of fp8, that have one f32 scale each: 1x128, one row of A (one
-    column of B) by 128 of K, or 128x128. The scales, ``scale_a`` and ``scale_b``, are arrays of rows of blocks by
-    blocks of K; with a t at the end (1x128t), they are stored transposed. The sum of the products of each 128 of K is
-    multiplied by the product of its two scales, rounded to f32, before it is added to the total. Where the product of
-    two scales is infinite or NaN, the results are infinite or NaN. Each item of a batch has its own scales, one item
-    after the other, unless the items share the operand.
+    ``block_a``, ``block_b``: the blocks of op(A) and of op(B), of fp8, that have one f32 scale each: 1x128, one row of
+    op(A) (one column of op(B)) by 128 of K, or 128x128, in every layout. The scales, ``scale_a`` and ``scale_b``, are
+    arrays of rows of blocks by blocks of K; with a t at the end (1x128t), they are stored transposed. The sum of the
+    products of each 128 of K is multiplied by the product of its two scales, rounded to f32, before it is added to the
+    total. Where the product of two scales is infinite or NaN, the results are infinite or NaN. Each item of a batch has
+    its own scales, one item after the other, unless the items share the operand.
 
     ``batch``: the number of items; ``stride_a``, ``stride_b``, ``stride_c``: elements from the operand of one item to
     that of the next; CONTIGUOUS: no elements are between items; 0: all items use the same operand (not for C). All

@@ -126,11 +126,6 @@ class GroupedGemm(ProblemBase):
             )
         if self.jagged == "k" and self.scalings["B"].rows > 1:
             raise InputError(f"block_b is {self.block_b} with jagged=k; it must be 1x128 or 1x128t")
-        if self.jagged != "m" and self.layout != "NT":
-            raise InputError(
-                f"layout is {self.layout} with scales of blocks and jagged={self.jagged or 'none'}; it must be NT, in"
-                " which K is contiguous"
-            )
         least = int(self.first_blocks[-1])
         if self.scale_blocks and self.scale_blocks < least:
             raise ShapeError(

@@ -8,11 +8,13 @@ from typing import NamedTuple
 from ptxgen.codegen.grouped.descriptor_table import HEADER, table_of
 from ptxgen.codegen.grouped.jagged_table import JaggedTable
 from ptxgen.codegen.grouped.packed_table import PACKED
-from ptxgen.codegen.launches.copy_kernel import CHUNK, Shift
+from ptxgen.codegen.launches.c_kernels import AUX_KERNEL_THREADS
+from ptxgen.codegen.launches.copy_kernel import CHUNK, WORD, Shift
 from ptxgen.codegen.launches.launched import BatchRange, Buffers, Launched
 from ptxgen.codegen.launches.packing import MappedOperand
 from ptxgen.codegen.parts.parameters import ParameterList, Parameters, addresses
 from ptxgen.codegen.parts.part import Allocator
+from ptxgen.codegen.registers import Tile, braces
 from ptxgen.codegen.source import Step, TensorMap
 from ptxgen.codegen.vectorized import Last, ceil_div, log2
 from ptxgen.families.wgmma.grouped_rows import packed_block, packed_rows
@@ -21,17 +23,25 @@ from ptxgen.lowering.descriptor_table import items_of
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.lowering.packed_copy import ROW, matrix_rows
 
+COPY, TRANSPOSE = "COPY", "TRANSPOSE"  #: labels of the code for operands whose K is contiguous, and for others
+
 
 class Side(NamedTuple):
-    """An operand to pack. ``label``: its name in labels; the others are the offsets of fields of a descriptor: its
-    number of rows, leading dimension, address and first packed row."""
+    """An operand to pack. ``label``: its name in labels; ``kmajor``: True if K is contiguous; the others are the
+    offsets of fields of a descriptor: its number of rows, leading dimension, address and first packed row."""
 
     name: str
     label: str
+    kmajor: bool
     rows: int
     ld: int
     address: int
     first: int
+
+    @property
+    def method(self) -> str:
+        """The label of the code that packs the operand."""
+        return COPY if self.kmajor else TRANSPOSE
 
 
 @dataclass(frozen=True)
@@ -114,8 +124,40 @@ class ItemPacking(JaggedTable):
 
     @property
     def sides(self) -> list[Side]:
-        at, sides = self.layout.offsets, zip(self.names, "mn", PACKED, strict=True)
-        return [Side(x, x.upper(), at[rows], at[f"ld{x}"], at[x], at[first]) for x, rows, first in sides]
+        at, sides = self.layout.offsets, zip(self.problem.operands, self.names, "mn", PACKED, strict=True)
+        return [
+            Side(x, x.upper(), operand.access.kmajor, at[rows], at[f"ld{x}"], at[x], at[first])
+            for operand, x, rows, first in sides
+        ]
+
+    @property
+    def copies(self) -> bool:
+        """True if the kernel copies an operand whose K is contiguous."""
+        return COPY in [x.method for x in self.sides]
+
+    @property
+    def transposes(self) -> bool:
+        """True if the kernel transposes an operand."""
+        return TRANSPOSE in [x.method for x in self.sides]
+
+    # ---- the transpose of items whose K is not contiguous: a block has packed rows of its own
+
+    block_rows = AUX_KERNEL_THREADS // CHUNKS
+    log2_block_rows, last_block_row = log2(block_rows), block_rows - 1
+    #: the bytes of a chunk, each as loaded
+    elements = Tile("element", "b32", (CHUNK,))
+
+    @property
+    def insertions(self) -> list[tuple[str, str, int]]:
+        """The words of a transposed chunk are made in the registers of their first bytes: (word, another byte, its
+        first bit)."""
+        places = ((n, e) for n in range(0, CHUNK, WORD) for e in range(1, WORD))
+        return [(self.elements[n], self.elements[n + e], 8 * e) for n, e in places]
+
+    @property
+    def transposed(self) -> str:
+        """The words of a transposed chunk, as an operand."""
+        return braces(self.elements.all[::WORD])
 
     @property
     def pack_parameters(self) -> ParameterList:
