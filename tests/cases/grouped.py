@@ -43,7 +43,6 @@ def group(
         items = [(s, n, k) if jagged == "m" else (m, n, s) for s in sizes]
     empty = [axis for axis in range(3) if not jagged or "mnk"[axis] == jagged]
     items = [tuple(0 if x in empty and rng.random() < 0.04 else v for x, v in enumerate(item)) for item in items]
-    layouts = LAYOUTS if jagged == "m" and scaled else layouts
     p = GroupedGemm(tuple(items), layouts[rng.integers(len(layouts))], dtype, compute, out=out, jagged=jagged)
     if rng.random() < 0.4:
         pads = rng.choice([0, 16] if whole else [0, 1, 2, 3, 8], p.lds.shape if not jagged else (1, 3))
@@ -125,7 +124,6 @@ SOURCES = (
         3,
         0.7,
         ("", "m", "k"),
-        ("NT",),
-        True,
+        scaled=True,
     ),
 )

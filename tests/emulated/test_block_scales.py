@@ -19,7 +19,7 @@ from ptxgen.api import choice, drivers, runners
 from ptxgen.codegen.config.config import parse_config
 from ptxgen.errors import InputError, ShapeError
 from ptxgen.families.common.rules import first_violation
-from ptxgen.families.registry import FAMILIES
+from ptxgen.families.registry import FAMILIES, native
 from ptxgen.lowering.lower import lower
 from ptxgen.operations.gemm.problem import LAYOUTS, Gemm
 from ptxgen.operations.grouped.checks import group_deviation, random_group
@@ -266,13 +266,16 @@ def test_ranges_of_k_have_scales(name: str) -> None:
     right(p, f"family=wgmma persistent=1 {text}", on=FEW_SMS)
 
 
-def test_nothing_of_an_item_reaches_its_neighbours() -> None:
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_nothing_of_an_item_reaches_its_neighbours(layout: str) -> None:
     """An item of NaN with scales of NaN, infinity, zero and denormal numbers lies between others and items without K.
     The workspace is full of NaN before."""
     items = tuple((65, 40, k) for k in (30, 0, 70, 0, 150))
-    p = GroupedGemm(items, "NT", "e4m3", jagged="k", out="f32", block_a="1x128", block_b="1x128t")
+    p = GroupedGemm(items, layout, "e4m3", jagged="k", out="f32", block_a="1x128", block_b="1x128t")
     arrays = random_group(p, 3, "positive")
-    a, b, columns = arrays["A"].reshape(65, -1), arrays["B"].reshape(40, -1), slice(30, 100)
+    a = arrays["A"].reshape(65, -1) if layout[0] == "N" else arrays["A"].reshape(-1, 65).T
+    b = arrays["B"].reshape(40, -1) if layout[1] == "T" else arrays["B"].reshape(-1, 40).T
+    columns = slice(30, 100)
     a[:, columns], b[::2, columns] = np.nan, np.nan
     arrays["scale_a"][:, 1] = np.resize(np.array([np.nan, np.inf, 0, 1e-44, -np.inf], np.float32), 65)
     arrays["scale_a"][:, 2] = np.resize(np.array([0, 1e-40, -1, 1e38], np.float32), 65)
@@ -289,8 +292,10 @@ def test_nothing_of_an_item_reaches_its_neighbours() -> None:
     assert not item_view(p, 2, out, 3).any()
 
 
-def test_offsets_that_are_wrong_access_nothing_outside_the_arrays() -> None:
-    p = GroupedGemm(tuple((72, 48, k) for k in LENGTHS), "NT", "e4m3", jagged="k", block_a="1x128", block_b="1x128t")
+@pytest.mark.parametrize("layout", ["NT", "TN"])
+def test_offsets_that_are_wrong_access_nothing_outside_the_arrays(layout: str) -> None:
+    items = tuple((72, 48, k) for k in LENGTHS)
+    p = GroupedGemm(items, layout, "e4m3", jagged="k", block_a="1x128", block_b="1x128t")
     arrays, total = random_group(p), sum(LENGTHS)
     runner = Runner.of(EmulatedDriver(FEW_SMS), p, parse_config("family=wgmma ml=64 nl=48 u=128 stages=2 persistent=1"))
     for offsets in ([total, 0] * 4, [-5, 1 << 30, -7, 3, 9, total, total + 9, -1]):
@@ -326,6 +331,39 @@ def test_items_of_a_list_have_scales(name: str) -> None:
     right(p, f"family=wgmma persistent=1 {text}", on=FEW_SMS)
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("rows", BLOCKS)
+def test_every_layout_of_the_items_of_a_list(layout: str, rows: tuple[int, int]) -> None:
+    p = GroupedGemm(LIST, layout, "e4m3", dtype_b="e5m2", **_blocks(rows, layout))
+    right(p, "family=wgmma persistent=1 ml=64 nl=48 u=64 stages=2", on=FEW_SMS)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_every_layout_of_ranges_of_k(layout: str) -> None:
+    """Leading dimensions are longer than rows."""
+    items = tuple((67, 45, k) for k in LENGTHS)
+    p = GroupedGemm(items, layout, "e4m3", jagged="k", out="f32", dtype_b="e5m2", **_blocks((1, 1), layout))
+    a, b, c = (int(n) for n in p.lds[0])
+    p = replace(p, ld=f"{a + 3}:{b + 1}:{c}")
+    right(p, "family=wgmma persistent=1 ml=64 nl=48 u=64 stages=2", on=FEW_SMS)
+
+
+def test_items_without_scales_are_packed_if_k_is_contiguous() -> None:
+    """Other items of 8-bit elements keep the kernels of mma.sync."""
+    config = parse_config("family=wgmma ml=64 nl=32 u=64 stages=2 persistent=1")
+    for jagged, layout, rule in (
+        ("k", "NT", None),
+        ("k", "TN", "wgmma_packed_items"),
+        ("k", "NN", "wgmma_packed_items"),
+        ("", "NT", "wgmma_packed_items"),
+        ("m", "TT", "wgmma_group_paths"),
+    ):
+        p = GroupedGemm(((64, 48, 32), (64, 48, 32)), layout, "e4m3", jagged=jagged)
+        violated = first_violation(lower(p), config, device("h200"))
+        assert (violated and violated.name) == rule, p.key()
+        assert native(lower(p), device("h200")) == (["wgmma"] if rule is None else []), p.key()
+
+
 class Gpu(EmulatedDriver):
     name = "cuda"
 
@@ -354,9 +392,11 @@ def _placed(driver: EmulatedDriver, on_device: bool, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("place", ["host", "device"])
 def test_weight_gradients_of_experts_take_scales(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Scales of either order, and exactly as many as the experts have blocks. On the device nothing is read back."""
+    """Operands and scales of either order, and exactly as many scales as the experts have blocks. On the device nothing
+    is read back, and no operand is copied by the call."""
     rng, driver, on_device = np.random.default_rng(2), Gpu(FEW_SMS), place == "device"
     stored = _placed(driver, on_device, monkeypatch)
+    monkeypatch.setattr(Tensor, "contiguous", None)
     for ends, blocks, order in (([30, 30, 200, 333], 5, (1, 0)), ([128, 256, 384, 400], 4, (0, 1))):
         tokens = ends[-1] + 3
         x = rng.standard_normal((tokens, 20)).astype(ml_dtypes.float8_e4m3fn)
@@ -366,7 +406,7 @@ def test_weight_gradients_of_experts_take_scales(place: str, monkeypatch: pytest
         given = {"scale_a": stored(scales[0], order), "scale_b": stored(scales[1], order[::-1]), "out": out}
         with monkeypatch.context() as without:
             without.setattr(driver, "download", None)
-            gemm_jagged_weight_grad(stored(x, (1, 0)), stored(dy, (1, 0)), offsets, **given)
+            gemm_jagged_weight_grad(stored(x, (1, 0)), stored(dy, order), offsets, **given)
         left, right_ = (y.astype(np.float64) * _spread(s, ends, tokens) for y, s in zip((x, dy), scales, strict=True))
         got = out.numpy() if on_device else out
         for i, (start, end) in enumerate(zip([0, *ends], ends, strict=False)):
@@ -382,7 +422,7 @@ def _tiled(scales: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
 
 @pytest.mark.parametrize("place", ["host", "device"])
 def test_calls_on_lists_take_scales(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Operands and scales of either order; an item without K; results of either order."""
+    """Operands and scales of either order, which the call does not copy; an item without K; results of either order."""
     rng, driver, on_device = np.random.default_rng(3), Gpu(FEW_SMS), place == "device"
     stored = _placed(driver, on_device, monkeypatch)
     shapes = ((72, 48, 5), (33, 131, 200), (130, 140, 256), (9, 5, 300), (20, 24, 0))
@@ -391,10 +431,12 @@ def test_calls_on_lists_take_scales(place: str, monkeypatch: pytest.MonkeyPatch)
     scale_a = [rng.uniform(0.5, 2, (m, -(-k // 128))).astype(np.float32) for m, _, k in shapes]
     scale_b = [rng.uniform(0.5, 2, (-(-k // 128), -(-n // 128))).astype(np.float32) for _, n, k in shapes]
     alpha = [1.0, 2.0, 1.0, 0.0, 1.0]
-    for order, result in (((0, 1), (0, 1)), ((1, 0), (1, 0))):
+    monkeypatch.setattr(Tensor, "contiguous", None)
+    plain, turned = (0, 1), (1, 0)
+    for orders, result in (((plain, turned), plain), ((turned, plain), turned), ((plain, plain), turned)):
         outs = [stored(np.full((m, n), np.nan, np.float32, order="CF"[result[0]]), result) for m, n, _ in shapes]
-        lists = ([stored(x, order) for x in xs] for xs in (a, scale_a))
-        others = ([stored(x, order[::-1]) for x in xs] for xs in (b, scale_b))
+        lists = ([stored(x, orders[0]) for x in xs] for xs in (a, scale_a))
+        others = ([stored(x, orders[1]) for x in xs] for xs in (b, scale_b))
         (first, first_scales), (second, second_scales) = lists, others
         gemm_grouped(first, second, outs, alpha=alpha, scale_a=first_scales, scale_b=second_scales)
         for i, (m, n, k) in enumerate(shapes):
@@ -419,9 +461,6 @@ def test_scales_that_do_not_fit_are_named() -> None:
     fields = {"jagged": "k", "block_a": "1x128"}
     with pytest.raises(InputError, match="block_b is 128x128 with jagged=k"):
         GroupedGemm(((8, 8, 8),), "NT", "e4m3", block_b="128x128", **fields)
-    for group in (fields, {"block_a": "1x128"}):
-        with pytest.raises(InputError, match="layout is TN with scales of blocks"):
-            GroupedGemm(((8, 8, 8),), "TN", "e4m3", block_b="1x128", **group)
     with pytest.raises(InputError, match="block_a is 128x128 with jagged=m"):
         GroupedGemm(((8, 8, 8),), "NT", "e4m3", jagged="m", block_a="128x128", block_b="128x128")
     with pytest.raises(ShapeError, match="scale_blocks is 1; it must be at least 2"):

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import ptxgen
+from ptxgen.operations.gemm.problem import LAYOUTS
 from ptxgen.operations.grouped.checks import group_deviation, random_group
 from ptxgen.problem.reference import INPUTS
 from ptxgen.runtime.assemble import assemble
@@ -75,11 +76,18 @@ def blocks_of(torch: Any, x: Any, ends: list[int]) -> Any:
     return numbers
 
 
-def test_a_graph_of_weight_gradients_with_scales_replays_with_other_offsets() -> None:
-    """The kernels read the offsets on the GPU; items begin at any token. The call under capture synchronises nothing."""
+@pytest.mark.parametrize("kmajor", itertools.product((True, False), (True, False)))
+def test_a_graph_of_weight_gradients_with_scales_replays_with_other_offsets(kmajor: tuple[bool, bool]) -> None:
+    """The kernels read the offsets on the GPU; items begin at any token. The call under capture synchronises nothing.
+    ``kmajor``: True if tokens are contiguous."""
     torch = pytest.importorskip("torch")
     tokens, k, n = 1003, 272, 200
-    x, dy = (torch.randn(w, tokens, device="cuda").to(torch.float8_e4m3fn).T for w in (k, n))
+    x, dy = (
+        torch.randn(w, tokens, device="cuda").to(torch.float8_e4m3fn).T
+        if along
+        else torch.randn(tokens, w, device="cuda").to(torch.float8_e4m3fn)
+        for w, along in zip((k, n), kmajor, strict=True)
+    )
     scale_a, scale_b = (torch.rand(20, w, device="cuda") + 0.5 for w in (k, n))
     out = torch.empty(4, k, n, device="cuda")
     offsets = torch.tensor([256, 256, 512, 1003], dtype=torch.int32, device="cuda")
@@ -102,12 +110,14 @@ def test_a_graph_of_weight_gradients_with_scales_replays_with_other_offsets() ->
             assert (out[i] - wide).abs().max() <= 1e-3 * max(float(wide.abs().max()), 1e-9)
 
 
-def test_a_graph_of_a_list_with_scales_replays() -> None:
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_graph_of_a_list_with_scales_replays(layout: str) -> None:
     """Items of any K and alignment, also without K."""
     torch = pytest.importorskip("torch")
     shapes = ((72, 48, 5), (300, 131, 200), (1, 1, 1), (130, 140, 1024), (9, 5, 300), (20, 24, 0))
     a = [torch.randn(m, k, device="cuda").to(torch.float8_e4m3fn) for m, _, k in shapes]
-    b = [torch.randn(n, k, device="cuda").to(torch.float8_e5m2).T for _, n, k in shapes]
+    b = [torch.randn(k, n, device="cuda").to(torch.float8_e5m2) for _, n, k in shapes]
+    a, b = ([x.T.contiguous().T for x in y] if letter == "T" else y for y, letter in zip((a, b), layout, strict=True))
     scale_a = [torch.rand(m, -(-k // 128), device="cuda") + 0.5 for m, _, k in shapes]
     scale_b = [torch.rand(-(-k // 128), -(-n // 128), device="cuda") + 0.5 for _, n, k in shapes]
     outs = [torch.empty(m, n, device="cuda") for m, n, _ in shapes]
