@@ -19,6 +19,7 @@ from ptxgen.api import choice, drivers, runners
 from ptxgen.codegen.config.config import parse_config
 from ptxgen.errors import InputError, ShapeError
 from ptxgen.families.common.rules import first_violation
+from ptxgen.families.plan_factory import plan_for
 from ptxgen.families.registry import FAMILIES, native
 from ptxgen.lowering.lower import lower
 from ptxgen.operations.gemm.problem import LAYOUTS, Gemm
@@ -168,6 +169,15 @@ def test_packed_experts_access_nothing_outside_the_arrays() -> None:
     runner = Runner.of(EmulatedDriver(FEW_SMS), p, parse_config(config))
     for offsets in ([1 << 30, 104, 200, 300], [-5, -7, 3, 1 << 30]):
         runner.compute(arrays | {"offsets": np.array(offsets, np.int32)})
+
+
+def test_more_experts_than_a_grid_has_blocks_are_packed_by_several_launches() -> None:
+    p = GroupedGemm(((1, 45, 33),) * 65536, "TN", "e4m3", jagged="m", block_a="1x128", block_b="1x128")
+    config = parse_config(f"family=wgmma ml=64 nl=48 u=64 stages=2 persistent=1 {PACKED}")
+    steps = plan_for(p, config, device("h200")).launch(lower(p)).steps
+    packed = [step.grid[2] for step in steps if step.entry.endswith("_pack")]
+    assert packed == [65535, 1]
+    assert max(step.grid[2] for step in steps) == 65535
 
 
 def test_experts_that_are_packed_have_scales() -> None:
@@ -500,6 +510,30 @@ def test_scales_that_are_not_ordinary_numbers(out: str) -> None:
         assert deviation.ok, deviation
         changed = stored | {"scale_a": stored["scale_a"] * np.float32(1.5)}
         assert not compare(runner.compute(changed)["C"], reference(p, arrays)).ok
+
+
+@pytest.mark.parametrize("step", [1, 2])
+def test_calls_take_operands_of_any_strides(step: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows or columns are contiguous, or neither, from any address on; results and scales of either order. A product,
+    and a list of one."""
+    rng, driver = np.random.default_rng(5), Gpu(FEW_SMS)
+    stored = _placed(driver, True, monkeypatch)
+    a = rng.standard_normal((41, 290)).astype(ml_dtypes.float8_e4m3fn)
+    b = rng.standard_normal((290, 70)).astype(ml_dtypes.float8_e5m2)
+    along = slice(1, 290, step)
+    k = len(range(1, 290, step))
+    scale_a = rng.uniform(0.5, 2, (41, -(-k // 128))).astype(np.float32)
+    scale_b = rng.uniform(0.5, 2, (-(-k // 128), 1)).astype(np.float32)
+    left = a[:, along].astype(np.float64) * _tiled(scale_a, (41, k))
+    wide = left @ (b[along].astype(np.float64) * _tiled(scale_b, (k, 70)))
+    for order_a, order_b in itertools.product(((0, 1), (1, 0)), repeat=2):
+        outs = [stored(np.full((41, 70), np.nan, np.float32), order_b) for _ in range(2)]
+        first, second = stored(a, order_a)[slice(0, 41), along], stored(b, order_b)[along, slice(0, 70)]
+        scales = stored(scale_a, order_a), stored(scale_b, order_b)
+        gemm(first, second, scale_a=scales[0], scale_b=scales[1], out=outs[0])
+        gemm_grouped([first], [second], outs[1:], scale_a=[scales[0]], scale_b=[scales[1]])
+        for out in outs:
+            assert np.abs(out.numpy() - wide).max() <= 1e-3 * np.abs(wide).max()
 
 
 def test_calls_take_the_recipe_from_the_shapes_of_scales() -> None:
