@@ -9,6 +9,7 @@ from typing import ClassVar, NamedTuple
 from ptxgen.codegen.device_text import DeviceText
 from ptxgen.codegen.parts.algebra import ExpressionReducer
 from ptxgen.codegen.parts.arithmetic import Arithmetic
+from ptxgen.codegen.parts.parameters import ScalarGroup
 from ptxgen.codegen.parts.result_values import ResultValues
 from ptxgen.codegen.registers import width
 from ptxgen.lowering.algebra import InnerExpression, Scalar
@@ -57,6 +58,10 @@ class ListedPairs(DeviceText):
         if not isinstance(self.problem.algebra, InnerExpression):
             return None
         return ExpressionReducer(self.problem, Arithmetic.of(self.problem), self.device.sm)
+
+    @property
+    def scalars_after_sums(self) -> list[ScalarGroup]:
+        return [ScalarGroup(s.type, [s.name]) for s in self.problem.sink.scalars]
 
     @property
     def step_temporaries(self) -> list[str]:

@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from ptxgen.codegen.listed_pairs import PAIRS, ROOM, Launched, ListedPairs
-from ptxgen.codegen.parts.parameters import ParameterList, Parameters, given
+from ptxgen.codegen.parts.parameters import ParameterList, Parameters, given, other_addresses, scalar_parameters
 from ptxgen.codegen.registers import Tile
 from ptxgen.codegen.source import Step
 from ptxgen.codegen.vectorized import ceil_div
@@ -123,9 +123,11 @@ class NearestPairs(ListedPairs):
         return ParameterList(
             [
                 given("u64", *(x.name for x in self.problem.operands), *PAIRS, RECORDS),
+                *other_addresses(self.problem),
                 given(ROOM.type, ROOM.name),
                 Parameters("u32", ("K",), lambda x: (x.p.k,)),
                 Parameters("u32", ("lda", "ldb"), lambda x: (x.p.operand(name).access.ld for name in "AB")),
+                *scalar_parameters(self.problem.scalars),
             ]
         )
 

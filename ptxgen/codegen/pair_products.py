@@ -15,7 +15,6 @@ from ptxgen.codegen.listed_pairs import PAIRS, ROOM, Launched, ListedPairs
 from ptxgen.codegen.parts.parameters import (
     ParameterList,
     Parameters,
-    ScalarGroup,
     given,
     other_addresses,
     scalar_parameters,
@@ -98,10 +97,6 @@ class PairProducts(ListedPairs):
     def _steps(self, u: int, elements: range) -> list[str]:
         a, b, total = self.tiles
         return [line for n in elements for line in self.step(total[n], a[u, n], b[u, n])]
-
-    @property
-    def scalars_after_sums(self) -> list[ScalarGroup]:
-        return [ScalarGroup(s.type, [s.name]) for s in self.problem.sink.scalars]
 
     # ---- launches
 

@@ -19,6 +19,7 @@
 % for line in plan.step_temporaries:
     ${line}
 % endfor
+${values.declare_scalars()}\
     ld.param.u64 %A, [A];  ld.param.u64 %B, [B];
     ld.param.u64 %pairs_i, [pairs_i];  ld.param.u64 %pairs_j, [pairs_j];  ld.param.u64 %tmp64, [pair_count];
     ld.param.u64 %records, [row_records];  ld.param.u64 %room, [pair_room];
@@ -26,6 +27,7 @@
     cvta.to.global.u64 %pairs_i, %pairs_i;  cvta.to.global.u64 %pairs_j, %pairs_j;
     cvta.to.global.u64 %records, %records;  cvta.to.global.u64 %tmp64, %tmp64;
     ld.param.u32 %length, [K];  ld.param.u32 %lda, [lda];  ld.param.u32 %ldb, [ldb];
+${values.load_scalars()}\
 ${values.setup()}\
     ld.global.u64 %pairs, [%tmp64];
     setp.gt.u64 %p, %pairs, %room;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -14,7 +15,9 @@ import ptxgen
 from ptxgen.api import drivers, exact_calls, selection, task_call
 from ptxgen.codegen.nearest_pairs import NearestPairs
 from ptxgen.codegen.render import render_pairs
-from ptxgen.expr.node import constant, node
+from ptxgen.expr.evaluate import values
+from ptxgen.expr.node import Node, constant, node, variable
+from ptxgen.expr.node import select as select_node
 from ptxgen.lowering.lower import lower
 from ptxgen.operations.task import exact_filter, exact_nearest, exact_parts
 from ptxgen.operations.task.checks import random_arrays
@@ -213,7 +216,7 @@ def test_calls_that_have_no_filter(runs: list[bool]) -> None:
     for text, named in (
         (query("accum > t"), {"algebra": False}),
         (query("accum > t"), {"compute": "tf32"}),
-        (query("accum * 2 > t"), {}),
+        (query("accum * accum > t"), {}),
         (query("accum > t + accum"), {}),
         (query("accum > t").replace("reduce", "accum = 1; reduce"), {}),
         (query("accum > t").replace("* R", "+ R"), {}),
@@ -467,6 +470,86 @@ def test_reduced_rows_are_those_of_the_kernel_of_f32(output: str, runs: list[boo
     if "C[i] argmin= accum" in output:
         assert result[3:8].tolist() == [40, 41, 42, 43, 44]
     assert runs == ([True] if "C[i]" in output else [])  # columns have no filter
+
+
+#: outputs whose values are monotone in the sum, with vectors of rows and of columns, and numbers
+MONOTONE = {
+    "C[i] argmin= max(1 - accum * u[i] * w[j], 0)": True,
+    "C[i] argmax= accum * w[j] / u[i]": True,
+    "C[i] = max(C[i], min(accum * s - w[j], u[i]))": True,
+    "C[i] argmin= max(u[i] + w[j] - 2 * accum, 0)": True,
+    "C[i] argmin= w[j] - s * accum": False,
+    "C[i] argmin= u[i] - accum": True,
+    "C[i] = min(C[i], u[i] + sqrt(accum))": False,
+}
+
+
+@pytest.mark.parametrize("output", MONOTONE)
+@pytest.mark.parametrize("compute", ["", "f32_bf16x6"])
+def test_values_that_are_monotone_in_the_sum_have_a_filter(output: str, compute: str, runs: list[bool]) -> None:
+    """Factors of columns have both signs, and zeros."""
+    if compute and not MONOTONE[output]:
+        return  # of sums of products alone
+    rng = np.random.default_rng(9)
+    p, r = (rng.standard_normal((rows, 21)).astype(np.float32) for rows in (33, 130))
+    given = {"P": p, "R": r, "s": np.float32(-1.25)}
+    given |= {"u": abs(rng.standard_normal(33)).astype(np.float32), "w": rng.standard_normal(130).astype(np.float32)}
+    given["w"][::7] = 0
+    given["u"][3] = -0.0
+    used = {name: x for name, x in given.items() if name in "PR" or re.search(rf"\b{name}\b", output)}
+    task = ptxgen.task(reduced(output, MONOTONE[output]))
+    result = task(**used, **({"compute": compute} if compute else {}))
+    np.testing.assert_array_equal(result, task(**used, algebra=False))
+    assert runs == [True]
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["max(1 - accum * u[i] * w[j], 0)", "accum * w[j] / u[i]", "min(accum * s - w[j], u[i])", "-(accum - w[j]) * s"],
+)
+def test_ends_enclose_the_values_of_all_sums_between_them(value: str) -> None:
+    rng = np.random.default_rng(10)
+    types = dict.fromkeys(("P", "R", "u", "w", "s"), "f32")
+    program = parse(reduced(f"C[i] argmin= {value}", True), types)
+    root = program.outputs[0].value
+    low, high = (variable(x, "f32") for x in ("low", "high"))
+    is_sum = variable(exact_filter.ACCUMULATOR, "f32")
+
+    def of_sum(x: Node, upper: bool, flipped: Node | None) -> Node | None:
+        if x is not is_sum or flipped is None:
+            return None if x is not is_sum else (low, high)[upper]
+        return select_node(flipped, *((low, high) if upper else (high, low)))
+
+    ends = [exact_filter.end_of(root, upper, None, of_sum) for upper in (False, True)]
+    assert None not in ends
+    given = {
+        name: rng.choice([-2.5, -0.0, 0.0, 1e-30, 0.7, 3e38], 4000).astype(np.float32) for name in ("u[i]", "w[j]", "s")
+    }
+    sums = np.sort(rng.standard_normal((3, 4000)).astype(np.float32) * np.float32(8), axis=0)
+    given |= {"low": sums[0], exact_filter.ACCUMULATOR: sums[1], "high": sums[2]}
+    with np.errstate(all="ignore"):
+        least, inside, greatest = values([ends[0], root, ends[1]], given)
+    assert not (inside < least).any()
+    assert not (greatest < inside).any()
+    assert (least < greatest).any()
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        "C[i] argmin= accum * accum",
+        "C[i] argmin= accum + u[i] * f32(j)",
+        "C[i] argmin= exp(accum)",
+        "C[i] argmin= u[i] / accum",
+        "C[i] argmin= accum + f32(M)",
+    ],
+)
+def test_values_without_a_filter(output: str, runs: list[bool]) -> None:
+    p, r = (RNG.integers(-3, 4, (30, 16)).astype(np.float32) for _ in range(2))
+    used = {"u": np.ones(30, np.float32)} if "u[" in output else {}
+    task = ptxgen.task(reduced(output, True))
+    np.testing.assert_array_equal(task(P=p, R=r, **used), task(P=p, R=r, **used, algebra=False))
+    assert runs == []
 
 
 def test_rows_that_tensor_cores_cannot_tell_apart(runs: list[bool]) -> None:

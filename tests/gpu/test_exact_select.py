@@ -9,7 +9,7 @@ import pytest
 
 import ptxgen
 from ptxgen.api import drivers, exact_calls
-from ptxgen.operations.task import exact_filter
+from ptxgen.operations.task import exact_filter, exact_parts
 from ptxgen.operations.task.suites import SUITES
 from ptxgen.runtime.driver import Timing
 from ptxgen.tuning.measure.bench import bench
@@ -63,6 +63,21 @@ def test_lists_are_those_of_f32(dtype: str, monkeypatch: pytest.MonkeyPatch) -> 
     assert not (listed & (exact < t - error)).any()
     assert not (~listed & (exact > t + error)).any()
     assert (abs(hits.values - exact[hits.i, hits.j]) <= error[hits.i, hits.j]).all()
+
+
+def test_nearest_rows_by_a_value_of_the_sum(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The chosen columns have the least values, within the rounding of f32."""
+    monkeypatch.setattr(exact_filter, "LEAST", 1)
+    monkeypatch.setattr(exact_parts, "predicted_faster", lambda *_: True)
+    exact_calls._exact.cache_clear()
+    p, r = operands("normal", 1500, 1100, 160)
+    u, w = (1 / np.linalg.norm(x, axis=1).astype(np.float32) for x in (p, r))
+    w[::3] *= -1
+    text = "where (i, j) { reduce (k) { accum += P[i,k] * R[j,k]; } C[i] argmin= 1 - accum * u[i] * w[j]; }"
+    chosen = ptxgen.task(text)(P=p, R=r, u=u, w=w)
+    exact = 1 - (p.astype("f8") @ r.T.astype("f8")) * u[:, None] * w
+    assert (exact[np.arange(1500), chosen] - exact.min(1) < 1e-6).all()
+    exact_calls._exact.cache_clear()
 
 
 def test_bench_times_the_launches_of_query_5() -> None:

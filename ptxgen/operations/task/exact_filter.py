@@ -25,6 +25,7 @@ from ptxgen.expr.node import Node, constant, node, select, variable, variables
 from ptxgen.expr.value_types import PRED
 from ptxgen.lowering.algebra import PLUS_TIMES
 from ptxgen.operations.task.assembling import array_of
+from ptxgen.operations.task.fast_distances import SPLIT
 from ptxgen.operations.task.lowering import algebra_of
 from ptxgen.operations.task.problem import Task, read_again
 from ptxgen.operations.task.program import ACCUMULATOR, Input, Program, RowReduce, Select, Store
@@ -33,6 +34,7 @@ from ptxgen.problem.device import Device
 from ptxgen.problem.dtypes import dtype
 from ptxgen.problem.peak_rates import peak_rate, scalar_rate
 
+COMPUTED = ("f32", SPLIT)  #: values of ``compute`` whose results are sums of f32, or as exact
 LEAST = 1 << 33  #: from so many steps on, the filter takes less time than the f32 kernel
 DEEPEST = 1 << 16  #: the greatest K for which the proof holds
 LEAST_DISTANCE = 24  #: the least K of filters of squares of differences; below, bounds of scalar kernels take less
@@ -86,6 +88,8 @@ BOUNDS = {name: BoundArray(role) for name, role in zip((ROWS, COLUMNS), "AB", st
 #: function that returns the ends (least, greatest) of an f32 value, as expressions of the sum of tensor cores; None:
 #: they are not known
 Ends = Callable[[Node], "tuple[Node, Node] | None"]
+#: function that returns one end of a sum of f32, with the arguments of ``end_of``; None: the value is no sum
+EndOfSum = Callable[[Node, bool, "Node | None"], "Node | None"]
 
 
 def is_distance(program: Program) -> bool:
@@ -115,7 +119,7 @@ def candidates_of(roles: Roles) -> Program | None:
         return None
     if any(roles.use(role).dtype != "f32" for role in "AB"):
         return None
-    ends = distance_ends if distance else sum_ends
+    ends = distance_ends if distance else products_ends
     condition = relaxed(output.condition, ends) if ACCUMULATOR in variables(output.condition) else None
     if condition is None:
         return None
@@ -157,27 +161,68 @@ def relaxed(condition: Node, ends: Ends) -> Node | None:
     return not_below if above is not None else not_above
 
 
-def sum_ends(value: Node) -> tuple[Node, Node] | None:
-    """The ends of a value that changes at most as much as the sum of products; None: the value is another one."""
-    return (node("-", "f32", value, bound()), node("+", "f32", value, bound())) if _is_sum(value) else None
+def end_of(value: Node, upper: bool, flipped: Node | None, sum_end: EndOfSum) -> Node | None:
+    """One end of a value that is monotone in the sum, as rounded operations with values without the sum are. None: it
+    is another value. ``upper``: True: the upper end, where the predicate ``flipped`` does not hold, and the lower end
+    where it holds; ``sum_end``: the end of the sum, and of what changes at most as much as the sum."""
+    if (own := sum_end(value, upper, flipped)) is not None:
+        return own
+    free = [_is_free(x) for x in value.arguments]
+    if free.count(False) != 1 or value.type != "f32":
+        return None
+    at = free.index(False)
+    if value.op == "neg" or (value.op == "-" and at > 0):
+        upper = not upper
+    elif value.op == "*" or (value.op == "/" and at == 0):
+        factor = value.arguments[1 - at]
+        if value.op == "/":  # zeros have a sign
+            factor = node("/", "f32", constant(1, "f32"), factor)
+        negative = node("<", PRED, factor, constant(0, "f32"))
+        flipped = negative if flipped is None else node("^", PRED, flipped, negative)
+    elif value.op not in ("+", "-", "max", "min", "sqrt"):
+        return None
+    inner = end_of(value.arguments[at], upper, flipped, sum_end)  # the root of a value below 0 is NaN: a candidate
+    if inner is None:
+        return None
+    return node(value.op, value.type, *(inner if n == at else x for n, x in enumerate(value.arguments)))
+
+
+def products_ends(value: Node) -> tuple[Node, Node] | None:
+    """The ends of a value that is monotone in a sum of products; None: it is another one."""
+    return _ends(value, _end_of_products)
 
 
 def distance_ends(value: Node) -> tuple[Node, Node] | None:
-    """The ends of a sum of squares of differences, of its square root, or of the negative of either; None: the value is
-    another one."""
-    if value.op == "variable" and value.value == ACCUMULATOR:
-        twice = node("*", "f32", constant(2, "f32"), value)
-        sums = (
-            node("+", "f32", *(variable(f"{name}[{axis}]", "f32") for name, axis in zip(names, "ij", strict=True)))
-            for names in (LEAST_ENDS, GREATEST_ENDS)
-        )
-        least, greatest = (node("-", "f32", x, twice) for x in sums)
-        return least, greatest
-    ends = distance_ends(value.arguments[0]) if value.op in ("sqrt", "neg") else None
-    if ends is None:
+    """The ends of a value that is monotone in a sum of squares of differences; None: it is another one."""
+    return _ends(value, _end_of_squares)
+
+
+def _ends(value: Node, sum_end: EndOfSum) -> tuple[Node, Node] | None:
+    least, greatest = (end_of(value, upper, None, sum_end) for upper in (False, True))
+    return None if least is None or greatest is None else (least, greatest)
+
+
+def _end_of_products(value: Node, upper: bool, flipped: Node | None) -> Node | None:
+    if not _is_sum(value):
         return None
-    least, greatest = (node(value.op, "f32", x) for x in ends)  # the root of a value below 0 is NaN: a candidate
-    return (least, greatest) if value.op == "sqrt" else (greatest, least)
+    below, above = (node(op, "f32", value, bound()) for op in "-+")
+    if flipped is None:
+        return above if upper else below
+    negative = node("neg", "f32", bound())
+    return node("+", "f32", value, select(flipped, *((negative, bound()) if upper else (bound(), negative))))
+
+
+def _end_of_squares(value: Node, upper: bool, flipped: Node | None) -> Node | None:
+    """An end of the sum of squares of differences, as an expression of the sum of products."""
+    if value.op != "variable" or value.value != ACCUMULATOR:
+        return None
+    least, greatest = (
+        node("+", "f32", *(variable(f"{name}[{axis}]", "f32") for name, axis in zip(names, "ij", strict=True)))
+        for names in (LEAST_ENDS, GREATEST_ENDS)
+    )
+    yes, no = (least, greatest) if upper else (greatest, least)
+    squares = no if flipped is None else select(flipped, yes, no)
+    return node("-", "f32", squares, node("*", "f32", constant(2, "f32"), value))
 
 
 def _is_free(x: Node) -> bool:

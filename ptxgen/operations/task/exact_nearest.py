@@ -24,7 +24,7 @@ from ptxgen.operations.task.exact_filter import BOUNDS, LEAST_DISTANCE, LEAST_PA
 from ptxgen.operations.task.exact_select import ExactSelect, Operands, stage_of
 from ptxgen.operations.task.lowering import algebra_of
 from ptxgen.operations.task.problem import Task, read_again
-from ptxgen.operations.task.program import Input, Program, RowReduce, Select
+from ptxgen.operations.task.program import ACCUMULATOR, Input, Program, RowReduce, Select
 from ptxgen.operations.task.roles import Roles
 from ptxgen.problem.device import Device
 
@@ -59,8 +59,8 @@ def nearest_of(roles: Roles) -> Nearest | None:
     distance = exact_filter.is_distance(program)
     if program.accumulator != "f32" or (algebra_of(roles) is not PLUS_TIMES and not distance):
         return None
-    ends = (exact_filter.distance_ends if distance else exact_filter.sum_ends)(output.value)
-    if ends is None:
+    ends = (exact_filter.distance_ends if distance else exact_filter.products_ends)(output.value)
+    if ends is None or not _of_vectors(program, output.value):
         return None
     if distance:
         program = replace(program, step=node("*", "f32", *program.step.arguments[0].arguments))
@@ -75,12 +75,22 @@ def nearest_of(roles: Roles) -> Nearest | None:
     return Nearest(_reading(program, limited, limited.value), _reading(program, listed, listed.condition))
 
 
+def _of_vectors(program: Program, value: Node) -> bool:
+    """True if a value reads scalars, and f32 vectors of rows or of columns, but no index or extent: its columns may be
+    sampled."""
+    vectors = {x.name: x for x in program.inputs if x.name not in ("A", "B")}
+    names = {array_of(x) for x in variables(value)} - {ACCUMULATOR}
+    known = names <= vectors.keys()
+    return known and all(vectors[n].uses in ((), (("i",),), (("j",),)) and vectors[n].dtype == "f32" for n in names)
+
+
 def _reading(program: Program, output: RowReduce | Select, value: Node) -> Program:
     """The program with the output ``output``, and with the arrays that ``value``, its value, reads."""
     read = {array_of(x) for x in variables(value)}
     bounds = [Input(name, "f32", (("i" if x.role == "A" else "j",),)) for name, x in BOUNDS.items() if name in read]
     limits = [Input(LIMITS, "f32", (("i",),))] if LIMITS in read else []
-    inputs = (*(x for x in program.inputs if x.name in ("A", "B")), *bounds, *limits)
+    own = (x for x in program.inputs if x.name in {"A", "B", *read})
+    inputs = (*own, *bounds, *limits)
     return read_again(replace(program, inputs=inputs, outputs=(output,)))
 
 
@@ -99,7 +109,8 @@ class ExactNearest(ExactSelect):
     @classmethod
     def of(cls, p: Task, d: Device) -> ExactNearest | None:
         """The launches of a task; None: they do not pay, or the task is not one that a filter computes."""
-        programs = nearest_of(p.roles) if p.algebra and p.compute == "f32" and p.batch == 1 else None
+        known = p.algebra and p.compute in exact_filter.COMPUTED and p.batch == 1
+        programs = nearest_of(p.roles) if known else None
         if programs is None or p.k < LEAST_DISTANCE or not exact_filter.pays(p, d):
             return None
         made = Operands.of(p)
@@ -109,7 +120,7 @@ class ExactNearest(ExactSelect):
         step = max(1, min(SAMPLED, p.n // LEAST_SAMPLE))
         names = dict(made.names)
         for x in programs.limits.inputs if step > 1 else ():
-            if x.name in BOUNDS and BOUNDS[x.name].role == "B":  # an array of every step-th row of B
+            if x.uses == (("j",),):  # an array of every step-th column
                 names[x.name] = f"sampled_{x.name}"
                 made.scratch[names[x.name]] = p.n // step
                 arrays = {"X": x.name, "C": names[x.name]}

@@ -19,7 +19,8 @@ from ptxgen.tuning.selection import require
 def chosen(p: Task, d: Device) -> ExactSelect | None:
     """The launches that filter candidates for a call; None: the float32 kernel computes all pairs."""
     exact = (ExactSelect if p.selected else ExactNearest).of(p, d)
-    if exact is None or (exact.is_predicted and not predicted_faster(exact, p, d)):
+    predicted = exact is not None and (exact.is_predicted or p.compute != "f32")
+    if exact is None or (predicted and not predicted_faster(exact, p, d)):
         return None
     return exact
 

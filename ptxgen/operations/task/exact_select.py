@@ -63,7 +63,8 @@ class Operands:
 
     @classmethod
     def of(cls, p: Task) -> Operands:
-        p = replace(p, text=canonical(p.roles.program))  # one array has two names: candidates are of any pairs
+        # one array has two names: candidates are of any pairs
+        p = replace(p, text=canonical(p.roles.program), compute="f32")
         stages, names, scratch = list[Stage](), dict[str, str](), dict[str, int]()
         for role, letter, rows in (("A", "N", p.m), ("B", "T", p.n)):
             names[role] = role
@@ -126,7 +127,9 @@ class ExactSelect:
     @classmethod
     def of(cls, p: Task, d: Device) -> ExactSelect | None:
         """The launches of a task; None: they do not pay, or the task is not one that a filter computes."""
-        if not p.selected or p.compute != "f32" or not p.algebra or p.batch != 1 or not exact_filter.pays(p, d):
+        if not p.selected or p.compute not in exact_filter.COMPUTED or not p.algebra or p.batch != 1:
+            return None
+        if not exact_filter.pays(p, d):
             return None
         program = candidates_of(p.roles)
         if program is None:
