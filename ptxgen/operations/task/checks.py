@@ -42,6 +42,7 @@ FACTOR = 4.0  #: the tolerance as a multiple of the oracle's error
 SHARE = 16  #: one in so many values of "special" is NaN, infinite or −0
 TF32_MASK = np.uint32(0xFFFFE000)  #: the bits of an f32 that tf32 has
 STEPS = 1 << 23  #: the approximate number of steps of a comparison of rows of a timed kernel
+ROWS = 16  #: the most rows of a reduction of many rows that are compared
 ALL_STEPS = 1 << 26  #: the most steps of tasks whose lists or reductions are compared
 ALL_PRODUCTS = 1 << 36  #: the same for tasks whose steps are products of floats
 
@@ -277,7 +278,7 @@ class TaskOperandSets(OperandSets):
         """The deviation of some rows of a reduction of rows, or of the results of the first rows in a list that has
         i and room for all results; 0 for other outputs."""
         p, output = self.problem, self.problem.program.outputs[0]
-        count = max(min(STEPS // max(p.n * p.k, 1), p.m), 1)
+        count = max(min(ROWS, STEPS // max(p.n * p.k, 1), p.m), 1)
         part = p.with_rows(count)
 
         def oracle(rows: Array) -> Result:

@@ -22,8 +22,10 @@ from ptxgen.problem.reference import Array
 from ptxgen.runtime.cuda import CudaDriver
 from ptxgen.runtime.driver import Timing
 
-ROWS = 64  #: the most rows that are compared
+ROWS = 16  #: the most rows that are compared
 ONCE_US = 2e5  #: in microseconds; a slower candidate runs only once after its check
+#: a candidate that takes so many times as long as the fastest one, and LAUNCHES_US more, runs only once after its check
+SLOWER, LAUNCHES_US = 1.5, 50
 FACTOR = 8.0  #: the tolerance as a multiple of the oracle's error: libraries round more often than kernels
 
 
@@ -61,9 +63,13 @@ class TaskBaseline:
     def timed(self, candidate: Candidate, timing: Timing, least: float) -> float:
         """The time of a candidate in microseconds. ``least``: the time of the fastest candidate so far."""
         us = self.driver.elapsed(candidate.launches[0])
-        if us > min(ONCE_US, 4 * least + 50):
+        if us > min(ONCE_US, SLOWER * least + LAUNCHES_US):
             return us
-        return statistics.median(self.driver.time([_called(x) for x in candidate.launches], timing))
+        return statistics.median(self.repeated(candidate.launches, timing))
+
+    def repeated(self, launches: Sequence[Callable[[], object]], timing: Timing) -> list[float]:
+        """The microseconds of launches, ``timing.samples`` values."""
+        return self.driver.time([_called(x) for x in launches], timing)
 
     def best(self, sets: Sequence[Mapping[str, int]], timing: Timing) -> VendorTimes:
         """The time of the fastest candidate: the median of the samples in microseconds. ``sets``: addresses by name of

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
@@ -71,14 +70,12 @@ class TorchEager(TaskBaseline):
         few = p.m * p.n * p.k < CUBES or set(modules) == {"cube"}
         return {name: (x, rows) for name, x in modules.items() if few or name != "cube"}
 
-    def timed(self, candidate: Candidate, timing: Timing, least: float) -> float:
-        """The time in microseconds. Lists of selected pairs are timed without a graph, because the host reads their
+    def repeated(self, launches: Sequence[Callable[[], object]], timing: Timing) -> list[float]:
+        """The microseconds of launches. Lists of selected pairs are timed without a graph, because the host reads their
         length."""
         if not any(isinstance(x, Select) for x in self.problem.program.outputs):
-            return super().timed(candidate, timing, least)
-        launches = candidate.launches
-        elapsed = self.driver.elapsed
-        return statistics.median(elapsed(launches[n % len(launches)]) for n in range(timing.samples))
+            return super().repeated(launches, timing)
+        return [self.driver.elapsed(launches[n % len(launches)]) for n in range(timing.samples)]
 
     def checked(self, sets: Sequence[Mapping[str, int]]) -> Iterator[tuple[Candidate, str]]:
         p, parts = self.problem, Parts(self.problem)
