@@ -52,6 +52,8 @@ for first in range(0, K, slab):
     part = «reduced»
     accum = part if accum is None else «joined»
 """
+#: form -> ``compute_mode``: by sums of squares and a product, whose result may fail its check; by differences
+CDIST_MODES = {"cdist by products": "use_mm_for_euclid_dist", "cdist": "donot_use_mm_for_euclid_dist"}
 #: operator -> text of the reduction along an axis
 _ALONG = {
     "+": "{x}.sum({axis}, dtype={type})",
@@ -112,8 +114,10 @@ def forms(parts: Parts) -> dict[str, list[str]]:
         out["matmul"] = [f"accum = torch.matmul(A{wide}, B{wide}).to({total})"]
         return out
     if (power := distance_of(algebra)) is not None:
-        text = f'torch.cdist(A, B.T, p={power}, compute_mode="donot_use_mm_for_euclid_dist")'
-        out["cdist"] = [f"accum = {text}{'.square()' if power == '2.0' else ''}"]
+        for name, mode in CDIST_MODES.items():
+            if name == "cdist" or power == "2.0":
+                text = f'torch.cdist(A, B.T, p={power}, compute_mode="{mode}")'
+                out[name] = [f"accum = {text}{'.square()' if power == '2.0' else ''}"]
     out |= truth_forms(algebra)
     names = parts.names(lambda read: _element(read, ("i", "k", "j")), parts.step)
     step = PythonText([parts.step], names, TORCH, "s")
