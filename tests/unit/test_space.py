@@ -92,6 +92,7 @@ SMALL_MMA = {
 SMALL_WGMMA = {
     "LONG": ((1, 1, 0), (2, 2, 0), (1, 2, 1)),
     "SHORT": (8, 48, 256),
+    "PADDED_SHORT": (48,),
     "DEPTHS": (64, 256),
     "STAGES": (2, 4),
     "CLUSTERS": ((1, 1, 1), (2, 2, 1), (1, 1, 4)),
@@ -334,8 +335,10 @@ def wgmma_by_hand(p: KernelProblem, d) -> set[Config]:
             most = min(room * halves // (blocks * cluster_k), k_iters * min(halves, 2) // cluster_k) // 2
             reductions |= {(min(most, 64) if s > 2 else most, s) for s in splits if most > 1}
         loaded = {0} | {next((r for r in (16, 32) if e <= r), 0) for e in (p.m, p.n)}
-        for (kg, split), rows, buffers in product(reductions, loaded, (1, 2)[: 1 + promotes]):
-            configurations.append(c.replace(kg=kg, splitk=split, tma_rows=rows, promotion_buffers=buffers))
+        padded = (0, 1)[: 1 + (short in x["PADDED_SHORT"] and p.element.bytes == 2)]
+        for (kg, split), rows, buffers, boxes in product(reductions, loaded, (1, 2)[: 1 + promotes], padded):
+            given = {"kg": kg, "splitk": split, "tma_rows": rows, "promotion_buffers": buffers, "y_boxes": boxes}
+            configurations.append(c.replace(**given))
     configurations = legal(p, configurations, d)
     shared = [c for c in configurations if c.splitk == SPLIT_DISTRIBUTED and c.epilogue_subtiles == 1]
     fewer = {*legal(p, [c.replace(kg=2) for c in shared] + [c.replace(kg=1, splitk=0) for c in shared], d)}
@@ -945,16 +948,42 @@ def test_lazy_geometry_is_the_geometry(f):
         _ = g.absent
 
 
-def test_rules_of_split_k_are_evaluated_per_option():
+@pytest.mark.parametrize(
+    ("f", "p"),
+    [(WGMMA, kernel(512, 384, 4096, "NT", "f16")), (MMA, kernel(512, 384, 4096, "NT", "c128"))],
+    ids=("wgmma", "mma"),
+)
+def test_rules_of_split_k_are_evaluated_per_option(f, p):
     """Legality of the base together with the cell is legality."""
-    p = kernel(512, 384, 4096, "NT", "f16")
-    b = space.base(WGMMA, p, H200)
-    options = WGMMA.slice_options(b.problem)
+    b = space.base(f, p, H200)
+    options = f.slice_options(b.problem)
+    assert not b.accepted.all()
     for j, option in enumerate(options):
-        whole = violations(WGMMA, b.problem, b.columns.replace(**option), H200, None, WGMMA.extent_rules)
-        taken = np.broadcast_to(WGMMA.accepts(option, b.columns), len(b.columns))
+        whole = violations(f, b.problem, b.columns.replace(**option), H200, None, f.extent_rules)
+        taken = np.broadcast_to(f.accepts(option, b.columns), len(b.columns))
         assert (b.accepted[:, j] == (taken & (whole < 0))).all()
         assert (b.accepted[:, j] == (space_bases.refused_rows(b)[:, j] == -1)).all()
+
+
+def test_shares_of_iterations_are_candidates_of_large_aligned_products_in_f64():
+    def shared(p: KernelProblem) -> Columns:
+        c = space.candidates(p, H200)
+        return c.take(np.flatnonzero(c.stream_k == 1))
+
+    large = kernel(984, 1072, 2992, "NN", "f64")
+    c = shared(large)
+    assert (c.family == MMA.code).all()
+    assert (c.kg == 1).all()
+    assert (c.kl == 1).all()
+    assert rules.legal(large, Columns.of([c.row(i) for i in range(0, len(c), 50)]), H200).all()
+    for other in (
+        kernel(984, 1072, 2552, "NN", "f64"),
+        kernel(256, 256, 2992, "NN", "f64"),
+        kernel(983, 1071, 2991, "NN", "f64"),
+        kernel(984, 1072, 2992, "NN"),
+        kernel(984, 1072, 2992, "NN", "f16"),
+    ):
+        assert not len(shared(other)), other
 
 
 @pytest.mark.first(5)

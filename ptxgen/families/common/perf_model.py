@@ -35,9 +35,9 @@ FEW = 1 << 12  #: the most rows of a base for which the costs of blocks are kept
 
 
 def without_slices(c: Columns) -> Columns:
-    """The configurations ``c`` without K slices and with the default store policy, on which the cost of a block does
-    not depend."""
-    return c.replace(kg=1, splitk=SPLIT_MEMSET, store_policy=0)
+    """The configurations ``c`` without K slices or shares, and with the default store policy, on which the cost of a
+    block does not depend."""
+    return c.replace(kg=1, splitk=SPLIT_MEMSET, stream_k=0, store_policy=0)
 
 
 def work(p: KernelProblem, c: Columns, d: Device) -> Work:
@@ -64,7 +64,7 @@ def _grid_of_classes(b: Base) -> tuple[Grid, Geometry, tuple[NDArray[np.intp], .
     representatives' indices in it. Most numbers depend on few dimensions of the grid. Its other rows may be illegal."""
     assert isinstance(b.columns, GridRows)
     grid, places = b.columns.around(b.representatives)
-    grid = grid.replace(kg=1, splitk=SPLIT_MEMSET, store_policy=0)
+    grid = grid.replace(kg=1, splitk=SPLIT_MEMSET, stream_k=0, store_policy=0)
     with np.errstate(all="ignore"):
         return grid, geometry(b.problem, grid), places
 

@@ -18,7 +18,8 @@ from ptxgen.families.common.matrix_instructions import COLUMNS, ROWS, instructio
 from ptxgen.families.common.multistage_candidates import MultistageSpace
 from ptxgen.families.mma import axes, operand_packing
 from ptxgen.families.mma.geometry import adjacent_c
-from ptxgen.lowering.kernel_problem import KernelProblem
+from ptxgen.lowering.descriptor_table import grouped
+from ptxgen.lowering.kernel_problem import GemmExtents, KernelProblem
 from ptxgen.problem.device import Device
 
 STEPS = (2, 4, 8, 16)  #: depths of a stage, in instructions
@@ -73,6 +74,11 @@ class MmaSpace(MultistageSpace):
             for a, b in product(*modes):
                 out.append(dict(zip(names, (*paths, *a, *b, 1 - a[0] * b[0]), strict=True)))
         return out
+
+    def streams(self, p: KernelProblem) -> bool:
+        """True for products of aligned matrices in f64 and of complex ones, of which such kernels were measured."""
+        aligned = min(p.vectors[:2]) * p.element.bytes >= ASYNC[1]
+        return isinstance(p.extents, GemmExtents) and not grouped(p) and p.element.bytes >= 8 and aligned
 
     def variables(self, p: KernelProblem) -> dict[tuple[str, ...], list[tuple[int, ...]]]:
         """The groups of axes for the sampler: copy modes; ``kg`` with ``splitk``; depths of whole instructions."""

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ptxgen.codegen.config.config import Columns
+from ptxgen.codegen.parts.stream_tiles import LEAST
 from ptxgen.codegen.vectorized import float32
 from ptxgen.families.common import perf_costs, perf_grouped
 from ptxgen.families.common.geometry import WARP, register_cap
@@ -38,6 +39,7 @@ class MmaCells:
     extra: Floats  #: microseconds of a launch in addition to its blocks
     straddle_a: Floats  #: 1 if rows of A do not start at cache lines
     straddle_b: Floats  #: 1 if rows of B do not start at cache lines
+    shared: Floats  #: 1 if blocks have equal shares of the K iterations
 
 
 def work(p: KernelProblem, c: Columns, g: MmaGeometry, d: Device) -> Work:
@@ -104,19 +106,22 @@ def cell(p: KernelProblem, c: Columns, g: MmaGeometry, d: Device) -> MmaCells:
     packing = cost.PACK_US + copied / (d.bandwidth * 1e3 * cost.PACK_DRAM)
     packed = packs(c, "a") | packs(c, "b") | packs_bits(p)
     extra = np.where(c.kg > 1, added + reduction, 0.0) + np.where(packed, packing, 0.0)
+    shared = (c.stream_k == 1) & (not grouped(p))
+    extra = extra + np.where(shared, cost.STREAM_US, 0.0)
     numbers: dict[str, Any] = {
         "iterations": -(-np.maximum(np.minimum(g.slice_k, p.k), 1) // c.u),
         "blocks": g.blocks,
         "extra": extra,
         "straddle_a": (p.operand("A").access.ld * size % cost.WAVEFRONT > 0) & ~np.asarray(packs(c, "a")),
         "straddle_b": (p.operand("B").access.ld * size % cost.WAVEFRONT > 0) & ~np.asarray(packs(c, "b")),
+        "shared": shared,
     }
     return MmaCells(**{n: float32(v) for n, v in numbers.items()})
 
 
 def microseconds(p: KernelProblem, d: Device, w: Work, rows: Any, x: MmaCells, cell: Any) -> Floats:
     """The predicted microseconds of a launch."""
-    iterations, blocks = x.iterations[cell], x.blocks[cell]
+    iterations, blocks, shared = x.iterations[cell], x.blocks[cell], x.shared[cell] > 0
     resident, latency = w.resident[rows], w.latency[rows]
     moved = (
         w.moved_a[rows]
@@ -125,10 +130,13 @@ def microseconds(p: KernelProblem, d: Device, w: Work, rows: Any, x: MmaCells, c
         + w.straddle_b[rows] * x.straddle_b[cell]
     )
     busy = np.maximum(w.busy[rows], moved / np.float32(cost.L2_SM))
-    each = np.ceil(blocks / np.float32(d.sms))  # blocks of the busiest multiprocessor
+    tiles = blocks / np.float32(d.sms)
+    each = np.where(shared, tiles, np.ceil(tiles))  # blocks of the busiest multiprocessor
     waves = np.maximum(np.ceil(each / resident), 1)
     last = each - (waves - 1) * resident
     multiply = ((waves - 1) * np.maximum(busy * resident, latency) + np.maximum(busy * last, latency)) * iterations
+    share = np.maximum(tiles * iterations / resident, LEAST)  # K iterations of a block
+    multiply = np.where(shared, np.float32(cost.STREAM) * share * np.maximum(busy * resident, latency), multiply)
     spread = blocks * iterations * moved / np.float32(cost.L2 * d.sms)
     clock = np.float32(d.clock * cost.CLOCK_SHARE)
     memory = float32(p.bytes / (d.bandwidth * 1e3 * cost.DRAM))

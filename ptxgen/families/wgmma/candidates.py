@@ -39,7 +39,7 @@ from ptxgen.families.common.geometry import geometry
 from ptxgen.families.common.rules import reducible
 from ptxgen.families.common.tile_candidates import TileSpace
 from ptxgen.families.wgmma import axes, grouped_rows, operand_packing, promotion
-from ptxgen.families.wgmma.axes import B_ONCE
+from ptxgen.families.wgmma.axes import B_ONCE, PADDED
 from ptxgen.families.wgmma.bf16x3 import factor_bytes, planes
 from ptxgen.families.wgmma.geometry import (
     COLUMNS,
@@ -67,6 +67,8 @@ from ptxgen.problem.device import Device
 LONG = ((1, 1, 0), (2, 1, 0), (2, 2, 0), (3, 3, 0), (4, 2, 0), (1, 2, 1), (2, 2, 1))
 #: extents of a block's tile along the other side
 SHORT = (8, 16, 24, 32, 40, 48, 64, 80, 96, 112, 128, 160, 176, 192, 224, 256)
+#: those that may be loaded by padded boxes: the ones that were measured. Exact boxes have 32 or 16 columns
+PADDED_SHORT = (160, 176)
 DEPTHS = (SPAN // 2, SPAN, 2 * SPAN)  #: bytes of a row of a stage
 #: blocks of a cluster along X, along Y, and along K
 CLUSTERS = ((1, 1, 1), (2, 1, 1), (4, 1, 1), (2, 2, 1), (2, 4, 1), (1, 1, 2), (1, 1, 3), (1, 1, 4), (1, 1, 8))
@@ -298,6 +300,11 @@ class WgmmaSpace(TileSpace):
         """The values of ``interleave_phases``."""
         return (0, 1) if im2col(p) is not None and im2col(p).images is not None else (0,)
 
+    def _short(self, p: KernelProblem) -> list[tuple[int, int]]:
+        """The pairs (extent of a tile along the other side, y_boxes)."""
+        padded = im2col(p) is None and not grouped(p) and factor_bytes(p) == 2 and planes(p) == 1
+        return [*((n, 0) for n in SHORT), *((n, PADDED) for n in PADDED_SHORT if padded)]
+
     def _promotion_buffers(self, p: KernelProblem) -> tuple[int, ...]:
         """The values of ``promotion_buffers``."""
         return self.axes["promotion_buffers"] if promotion.promotes(p) else (1,)
@@ -345,7 +352,7 @@ class WgmmaSpace(TileSpace):
         c = Grid.combined(
             [
                 {"ml": ROWS * long, "math_warpgroups": wg, "pingpong": pingpong},
-                {"nl": SHORT},
+                dict(zip(("nl", "y_boxes"), np.array(self._short(p)).T, strict=True)),
                 {"u": self._depths(p)},
                 {"transposed_mma": (0, 1)},
                 {"cluster_x": x, "cluster_y": y, "cluster_k": k},
