@@ -374,7 +374,7 @@ def test_documented_command_parses(line: str) -> None:
     elif words[0] == ".":
         assert words[1:] == [".venv/bin/activate"]
     else:
-        assert words[0] in ("pip", "git", "cd", "cmake", "build/example", "nvcc", "dask")
+        assert words[0] in ("pip", "git", "cd", "cp", "rm", "cmake", "build/example", "nvcc", "dask")
 
 
 def test_invalid_command_fails_to_parse() -> None:

@@ -197,7 +197,7 @@ def test_one_model_is_trained_on_the_measurements_of_several_devices(tmp_path: P
     on_far = transferred(H100, shared)
     for model, factor in ((shared, 1.0), (on_far, 2.0)):
         ratio = model.predict(p, c) / perf_model.predict(lower(p), c, model.device)
-        assert np.median(ratio) == pytest.approx(factor, rel=0.15)
+        assert np.median(ratio) == pytest.approx(factor, rel=0.2)
     assert (shared.measured_on, on_far.measured_on) == ("h200", "h100")
     other = replace(H100, name="other")  # without measurements: scaled as before
     assert isinstance(transferred(other, shared), ScaledModel)

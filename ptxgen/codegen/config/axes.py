@@ -192,7 +192,7 @@ COMMON = {
             words=("default", "streaming"),
         ),
         Axis("min_ctas_per_sm", 1, "blocks per multiprocessor for which registers are limited", refined=True, least=1),
-        switch("stream_k", _STREAM_K, feature=False),
+        switch("stream_k", _STREAM_K),
         switch("l2_prefetch", _L2_PREFETCH, refined=True, feature=False),
         switch("listed_tiles", _LISTED_TILES, refined=True, feature=False),
         Axis("lane_vectors", 1, "vectors of a row of B per lane", feature=False),

@@ -9,9 +9,34 @@ from __future__ import annotations
 from ptxgen.codegen.config.axes import Axis, common, switch
 
 AXES = (
-    Axis("tile_height", 16, "rows of the results of a block", (1, 4, 8, 10, 14, 16, 20, 30), least=1, most=64),
-    Axis("tile_width", 16, "columns of the results of a block", (8, 14, 16, 20, 28, 30, 32, 62), least=1, most=256),
-    Axis("block_threads", 256, "threads of a block", (128, 256, 512), least=32, most=1024, power_of_two=True),
+    Axis(
+        "tile_height",
+        16,
+        "rows of the results of a block",
+        (1, 4, 8, 10, 14, 16, 20, 30),
+        least=1,
+        most=64,
+        feature=False,
+    ),
+    Axis(
+        "tile_width",
+        16,
+        "columns of the results of a block",
+        (8, 14, 16, 20, 28, 30, 32, 62),
+        least=1,
+        most=256,
+        feature=False,
+    ),
+    Axis(
+        "block_threads",
+        256,
+        "threads of a block",
+        (128, 256, 512),
+        least=32,
+        most=1024,
+        power_of_two=True,
+        feature=False,
+    ),
     Axis(
         "thread_pixels",
         2,
@@ -20,6 +45,7 @@ AXES = (
         least=1,
         most=8,
         power_of_two=True,
+        feature=False,
     ),
     Axis(
         "vec_channel",
@@ -29,6 +55,7 @@ AXES = (
         power_of_two=True,
         least=1,
         most=8,
+        feature=False,
     ),
     common("u", (8, 16, 32, 64, 128), "channels that are loaded before they are multiplied"),
     Axis(
@@ -39,6 +66,7 @@ AXES = (
         least=64,
         most=4096,
         power_of_two=True,
+        feature=False,
     ),
-    switch("tap_mma", "1: mma.sync multiplies pixels by taps; 0: fma"),
+    switch("tap_mma", "1: mma.sync multiplies pixels by taps; 0: fma", feature=False),
 )

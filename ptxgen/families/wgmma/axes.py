@@ -102,7 +102,6 @@ AXES = (
         least=0,
         most=1,
         words=("exact", "padded"),
-        feature=False,
     ),
     common("pdl"),
 )

@@ -59,7 +59,7 @@ class Facts:
     depth: int = DEPTH
 
 
-FEW = 100  #: with fewer rows of a family, a trained model ranks its kernels by the performance model
+FEW = 200  #: with fewer rows of a family, a trained model ranks its kernels by the performance model
 
 
 def known(facts: Facts, p: KernelProblem | None = None) -> list[str]:
