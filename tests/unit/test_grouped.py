@@ -33,7 +33,7 @@ from ptxgen.runtime.emulated import EmulatedDriver
 from ptxgen.runtime.open_driver import open_driver
 from ptxgen.tuning.choice.models import model_for
 from ptxgen.tuning.model.model import Model
-from ptxgen.tuning.model.model_files import Facts, known
+from ptxgen.tuning.model.model_files import FEW, Facts, known
 from ptxgen.tuning.selection import select
 
 ITEMS = ((33, 17, 20), (0, 5, 5), (5, 0, 3), (7, 9, 0), (13, 37, 101))
@@ -292,9 +292,9 @@ def test_trees_that_saw_no_group_do_not_rank_calibrated_families():
     gemm, group = lower(Gemm(64, 64, 64)), lower(GroupedGemm(ITEMS))
     assert known(facts, gemm) == ["simt", "mma"]
     assert known(facts, group) == ["mma"]
-    assert known(replace(facts, grouped=100), group) == ["simt", "mma"]
+    assert known(replace(facts, grouped=FEW), group) == ["simt", "mma"]
     shipped = model_for(H200)
-    assert shipped.facts.grouped >= 100
+    assert shipped.facts.grouped >= FEW
     without_groups = Model(H200, replace(shipped.facts, grouped=0), shipped.booster, shipped._names)
     chosen = without_groups.rank(GroupedGemm(ITEMS), H200, 1)[0]
     assert chosen[1] == pytest.approx(perf_model.predict(group, chosen[0], H200))
