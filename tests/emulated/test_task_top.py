@@ -16,7 +16,7 @@ from ptxgen.codegen.render import render_records
 from ptxgen.codegen.top_records import TO, Lists, TopRecords
 from ptxgen.errors import InputError, TaskError
 from ptxgen.lowering.lower import lower
-from ptxgen.operations.task import exact_filter
+from ptxgen.operations.task import exact_filter, exact_parts
 from ptxgen.operations.task.language.canonical import canonical
 from ptxgen.operations.task.language.parser import parse
 from ptxgen.operations.task.oracle import difference, evaluate
@@ -234,6 +234,7 @@ def test_tensor_cores_list_candidates(forms: list[str], monkeypatch: pytest.Monk
     monkeypatch.setattr(exact_calls, "launched", lambda *x: launches.append(launched(*x)) or launches[-1])
     monkeypatch.setattr(exact_filter, "LEAST", 1)
     monkeypatch.setattr(exact_filter, "room", lambda p: p.m * p.n)
+    monkeypatch.setattr(exact_parts, "predicted_faster", lambda *_: True)
     exact_calls._exact.cache_clear()
     p, r = integers(40, 20), integers(20, 50)
     p[3, 2], p[5, 0] = np.nan, np.inf

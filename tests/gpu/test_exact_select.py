@@ -47,6 +47,7 @@ def test_the_bound_covers_the_sums_of_tensor_cores(dtype: str, k: int) -> None:
 @pytest.mark.parametrize("dtype", ["normal", "lost"])
 def test_lists_are_those_of_f32(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exact_filter, "LEAST", 1)
+    monkeypatch.setattr(exact_parts, "predicted_faster", lambda *_: True)
     exact_calls._exact.cache_clear()
     m, n, k = 1500, 1100, 700
     p, r = operands(dtype, m, n, k)

@@ -130,5 +130,3 @@ class ExactNearest(ExactSelect):
         made.add_candidates(programs.candidates, min(p.m * p.n, max(LEAST_PAIRS, ROOM * p.m)))
         made.scratch[RECORDS] = p.m * (RECORD_BYTES // 4)
         return cls(made.kmajor, tuple(made.stages), pairs, made.names, made.scratch)
-
-    is_predicted = True

@@ -19,15 +19,11 @@ from ptxgen.tuning.selection import require
 def chosen(p: Task, d: Device) -> ExactSelect | None:
     """The launches that filter candidates for a call; None: the float32 kernel computes all pairs."""
     exact = (ExactSelect if p.selected else ExactNearest).of(p, d)
-    predicted = exact is not None and (exact.is_predicted or p.compute != "f32")
-    if exact is None or (predicted and not predicted_faster(exact, p, d)):
-        return None
-    return exact
+    return exact if exact is not None and predicted_faster(exact, p, d) else None
 
 
 def predicted_faster(exact: ExactSelect, p: Task, d: Device) -> bool:
-    """True if the launches that filter candidates are predicted to take less time than the float32 kernel of all
-    pairs."""
+    """True if the launches that list candidates are predicted to take less time than the kernel of all pairs."""
     return sum(require(x.problem, d)[0].us for x in exact.stages) < require(p, d)[0].us
 
 

@@ -142,11 +142,6 @@ class ExactSelect:
         return cls(made.kmajor, tuple(made.stages), pairs, made.names, made.scratch)
 
     @property
-    def is_predicted(self) -> bool:
-        """True if calls compare the predicted time of the launches with that of the f32 kernel."""
-        return exact_filter.is_distance(self.problem.roles.program)
-
-    @property
     def room(self) -> int:
         """The most candidates."""
         return self.scratch[PAIRS[0]]
