@@ -550,7 +550,8 @@ class _Call:
         on, stream = self.device.driver, self.device.stream
         extents = {**self.extents, **{axis: x.count for axis, x in own.items()}}
         fields = {"algebra": self.own.algebra, "compute": self.own.compute}
-        problem, given = self._problem(roles_of(extremes(self.program)), self._parts_of(own), extents, fields, {})
+        roles = roles_of(extremes(self.program))
+        problem, given = self._problem(roles, self._parts_of(own), extents, fields, {})
         limits = _limits(problem, blocks, on)
         if limits is None:
             return False
@@ -561,7 +562,8 @@ class _Call:
         scratch = self.device.allocate({name: 4 * n for name, n in limits.scratch.items()})
         self.device.held.append(scratch)
         at = {**given, **{name: x.address for name, x in scratch.items()}, block_limits.LIMITS: values.address}
-        limits.launch(make_launch, at, stream)
+        numbers = {role: self.scalars[name] for role, name, _ in roles.scalars}
+        limits.launch(make_launch, at, numbers, stream)
         return True
 
     def _best_of_blocks(self, values: _Memory, own: Mapping[str, Part], rows: int, blocks: int) -> None:

@@ -481,6 +481,7 @@ MONOTONE = {
     "C[i] argmin= w[j] - s * accum": False,
     "C[i] argmin= u[i] - accum": True,
     "C[i] = min(C[i], u[i] + sqrt(accum))": False,
+    "C[i] argmin= sqrt(max(u[i] + w[j] - 2 * accum, 0))": True,
 }
 
 
@@ -494,7 +495,7 @@ def test_values_that_are_monotone_in_the_sum_have_a_filter(output: str, compute:
     p, r = (rng.standard_normal((rows, 21)).astype(np.float32) for rows in (33, 130))
     given = {"P": p, "R": r, "s": np.float32(-1.25)}
     given |= {"u": abs(rng.standard_normal(33)).astype(np.float32), "w": rng.standard_normal(130).astype(np.float32)}
-    given["w"][::7] = 0
+    given["w"][[5, 47, 101]] = 0
     given["u"][3] = -0.0
     used = {name: x for name, x in given.items() if name in "PR" or re.search(rf"\b{name}\b", output)}
     task = ptxgen.task(reduced(output, MONOTONE[output]))
@@ -549,6 +550,55 @@ def test_values_without_a_filter(output: str, runs: list[bool]) -> None:
     used = {"u": np.ones(30, np.float32)} if "u[" in output else {}
     task = ptxgen.task(reduced(output, True))
     np.testing.assert_array_equal(task(P=p, R=r, **used), task(P=p, R=r, **used, algebra=False))
+    assert runs == []
+
+
+def of_nan(columns: np.ndarray[Any, Any]) -> dict[str, Any]:
+    """Operands whose sums of column 77 are 0, and vectors that make its values NaN: ``w`` by ``columns[0]``."""
+    rng = np.random.default_rng(12)
+    p, r = (rng.standard_normal((rows, 24)).astype(np.float32) for rows in (33, 130))
+    p[:, 3], r[77], r[77, 3] = 0, 0, 1
+    w, q = np.ones(130, np.float32), np.full(130, 100, np.float32)
+    w[77], q[77] = columns
+    return {"P": p, "R": r, "w": w, "q": q}
+
+
+@pytest.mark.parametrize(
+    ("output", "columns"),
+    [
+        ("C[i] argmax= min(accum * w[j], q[j])", (np.inf, -100)),
+        ("C[i] argmin= max(accum * w[j], q[j])", (np.inf, 100)),
+        ("C[i] argmin= max(accum / w[j], q[j])", (0, 100)),
+        ("C[i] argmin= max(3e38 * accum * w[j], q[j])", (np.inf, 100)),
+    ],
+)
+def test_values_that_are_nan_between_their_ends_win(output: str, columns: Any, runs: list[bool]) -> None:
+    given, task = of_nan(columns), ptxgen.task(reduced(output, True))
+    with np.errstate(all="ignore"):
+        assert task(**given, algebra=False).tolist() == task(**given).tolist()
+    assert len(runs) == 1
+
+
+def test_a_factor_of_0_may_make_nan_of_an_infinite_part(runs: list[bool]) -> None:
+    """The first factor makes all sums but small ones infinite, the second, of column 77, is 0."""
+    given = of_nan(np.array([0, 1]))
+    given["R"][77] = 0.5 * given["R"][76]
+    task = ptxgen.task(reduced("C[i] argmin= accum * q[j] * w[j]", True))
+    given["q"][:] = 3e38
+    with np.errstate(all="ignore"):
+        assert task(**given, algebra=False).tolist() == task(**given).tolist()
+    assert len(runs) == 1
+
+
+@pytest.mark.parametrize(
+    "value", ["sqrt(2 - 2 * accum)", "sqrt(u[i] + w[j] - 2 * accum)", "sqrt(accum)", "sqrt(max(accum, -1))"]
+)
+def test_roots_of_values_that_may_be_negative_have_no_filter(value: str, runs: list[bool]) -> None:
+    x = RNG.standard_normal((60, 24)).astype(np.float32)
+    x /= np.linalg.norm(x, axis=1, keepdims=True)
+    used = {name: np.ones(60, np.float32) for name in "uw" if f"{name}[" in value}
+    task = ptxgen.task(reduced(f"C[i] argmax= {value}", True))
+    np.testing.assert_array_equal(task(P=x, R=x, **used), task(P=x, R=x, **used, algebra=False))
     assert runs == []
 
 

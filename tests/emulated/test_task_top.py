@@ -250,6 +250,8 @@ def test_tensor_cores_list_candidates(forms: list[str], monkeypatch: pytest.Monk
     [
         ("(P[i, k] - R[j, k]) * (P[i, k] - R[j, k])", "bottom", "sqrt(accum)"),
         ("P[i, k] * S[k, j]", "top", "accum"),
+        ("P[i, k] * R[j, k]", "bottom", "w[j] - s * accum"),
+        ("(P[i, k] - R[j, k]) * (P[i, k] - R[j, k])", "bottom", "accum * s"),
     ],
 )
 def test_limits_of_tensor_cores_bound_rows(
@@ -265,9 +267,12 @@ def test_limits_of_tensor_cores_bound_rows(
     p, r = (RNG.standard_normal((n, 28)).astype(np.float32) for n in (10, 521))
     p[3, 2], p[5, 0], r[40:44] = np.nan, np.inf, 0
     given = {"P": p, "S": r.T.copy()} if "S" in step else {"P": p, "R": r}
+    given |= {"s": np.float32(2)} if "* s" in value or "s *" in value else {}
+    given |= {"w": np.where(np.arange(521) == 1, -1000, 1000).astype(np.float32)} if "w[" in value else {}
     compared(f"where (i, j) {{ reduce (k) {{ accum += {step}; }} best[i].{word}(2, {value}, j); }}", **given)
     assert forms[0] == "loose"
-    if word == "bottom":  # the fast product of all pairs would take more time
+    assert "" not in forms  # the lists have enough pairs
+    if value == "sqrt(accum)":  # the fast product of all pairs would take more time
         monkeypatch.setattr(top_calls, "fast_distance", None)
         text = f"where (i, j) {{ reduce (k) {{ accum += {step}; }} best[i].{word}(2, {value}, j); }}"
         ptxgen.task(text)(**given, precision="fast")

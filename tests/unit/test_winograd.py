@@ -125,7 +125,7 @@ def test_trees_that_saw_no_weight_gradient_do_not_rank_them():
     facts = Facts({}, "clock", 300, 3, 0, families={"simt": 200, "winograd": 200})
     assert known(facts, lower(p)) == ["simt", "winograd"]
     assert known(facts, gradient) == ["simt"]
-    counted = Facts({}, "clock", 300, 3, 0, families={"simt": 200, "winograd": 200, "winograd weight_grad": 100})
+    counted = Facts({}, "clock", 300, 3, 0, families={"simt": 200, "winograd": 200, "winograd weight_grad": 200})
     assert known(counted, gradient) == ["simt", "winograd"]
     assert model_for(H200).learnt(gradient, "winograd")  # the shipped one was trained on them
 

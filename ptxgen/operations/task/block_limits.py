@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from ptxgen.operations.task import exact_filter
-from ptxgen.operations.task.exact_filter import BOUNDS
 from ptxgen.operations.task.exact_nearest import nearest_of
 from ptxgen.operations.task.exact_select import Launch, Operands, Stage, stage_of
 from ptxgen.operations.task.problem import Task
@@ -48,7 +47,7 @@ class BlockLimits:
         names = dict(made.names)
         steps = {names["B"]: pitch, LIMITS: BYTES * p.m}
         for x in programs.limits.inputs:
-            if x.name in BOUNDS and BOUNDS[x.name].role == "B":  # one row for each block
+            if x.uses == (("j",),):  # one row for each block
                 names[x.name] = f"blocks_{x.name}"
                 made.scratch[names[x.name]] = blocks * columns
                 steps[names[x.name]] = BYTES * columns
@@ -64,13 +63,16 @@ class BlockLimits:
         self,
         make_launch: Callable[[Task, Mapping[str, float]], Launch],
         addresses: Mapping[str, int],
+        scalars: Mapping[str, float],
         stream: int = 0,
     ) -> None:
         """Queues the launches. ``make_launch``: returns the launch of a problem with given numbers; ``addresses``: the
-        addresses of A, B, the arrays of ``scratch`` and ``LIMITS``, which gets M limits for each block."""
+        addresses of the inputs, the arrays of ``scratch`` and ``LIMITS``, which gets M limits for each block;
+        ``scalars``: the numbers of the task."""
         for stage in self.stages:
-            make_launch(stage.problem, stage.scalars)(tuple(addresses[name] for name in stage.arrays), stream)
-        launch = make_launch(self.product.problem, self.product.scalars)
+            launch = make_launch(stage.problem, stage.numbers(scalars))
+            launch(tuple(addresses[name] for name in stage.arrays), stream)
+        launch = make_launch(self.product.problem, self.product.numbers(scalars))
         for block in range(self.blocks):
             at = (addresses[name] + block * self.steps.get(name, 0) for name in self.product.arrays)
             launch(tuple(at), stream)

@@ -162,29 +162,39 @@ def relaxed(condition: Node, ends: Ends) -> Node | None:
 
 
 def end_of(value: Node, upper: bool, flipped: Node | None, sum_end: EndOfSum) -> Node | None:
-    """One end of a value that is monotone in the sum, as rounded operations with values without the sum are. None: it
-    is another value. ``upper``: True: the upper end, where the predicate ``flipped`` does not hold, and the lower end
-    where it holds; ``sum_end``: the end of the sum, and of what changes at most as much as the sum."""
+    """One end of a value that is monotone in the sum, as rounded operations with values without the sum are. It is NaN
+    where the value of a sum between the ends may be NaN, and the end itself would not show it. None: the value is
+    another one. ``upper``: True: the upper end, where the predicate ``flipped`` does not hold, and the lower end where
+    it holds; ``sum_end``: the end of the sum, and of what changes at most as much as the sum."""
     if (own := sum_end(value, upper, flipped)) is not None:
         return own
     free = [_is_free(x) for x in value.arguments]
     if free.count(False) != 1 or value.type != "f32":
         return None
     at = free.index(False)
+    of_sum, others = value.arguments[at], [x for n, x in enumerate(value.arguments) if n != at]
     if value.op == "neg" or (value.op == "-" and at > 0):
         upper = not upper
     elif value.op == "*" or (value.op == "/" and at == 0):
-        factor = value.arguments[1 - at]
-        if value.op == "/":  # zeros have a sign
-            factor = node("/", "f32", constant(1, "f32"), factor)
+        factor = others[0] if value.op == "*" else node("/", "f32", constant(1, "f32"), others[0])  # zeros have a sign
         negative = node("<", PRED, factor, constant(0, "f32"))
         flipped = negative if flipped is None else node("^", PRED, flipped, negative)
-    elif value.op not in ("+", "-", "max", "min", "sqrt"):
+        if others[0].op != "constant" and sum_end(of_sum, upper, flipped) is None:  # infinity times 0 is NaN
+            zero = node("==", PRED, factor, constant(0, "f32"))
+            others = [select(zero, constant(math.nan, "f32"), others[0])]
+    elif value.op not in ("+", "-", "max", "min") and (value.op != "sqrt" or not _is_not_negative(of_sum)):
         return None
-    inner = end_of(value.arguments[at], upper, flipped, sum_end)  # the root of a value below 0 is NaN: a candidate
+    inner = end_of(of_sum, upper, flipped, sum_end)
     if inner is None:
         return None
-    return node(value.op, value.type, *(inner if n == at else x for n, x in enumerate(value.arguments)))
+    if value.op in ("max", "min"):  # infinity minus infinity, or infinity times 0, between the ends
+        inner = node("+", "f32", inner, node("*", "f32", inner, constant(0, "f32")))
+    return node(value.op, value.type, *others[:at], inner, *others[at:])
+
+
+def _is_not_negative(value: Node) -> bool:
+    """True if a value is known to be at least 0, or NaN."""
+    return value.op == "max" and any(x.op == "constant" and float(x.value) >= 0 for x in value.arguments)
 
 
 def products_ends(value: Node) -> tuple[Node, Node] | None:
@@ -213,7 +223,11 @@ def _end_of_products(value: Node, upper: bool, flipped: Node | None) -> Node | N
 
 
 def _end_of_squares(value: Node, upper: bool, flipped: Node | None) -> Node | None:
-    """An end of the sum of squares of differences, as an expression of the sum of products."""
+    """An end of the sum of squares of differences, or of its root, as an expression of the sum of products. The root of
+    an end below 0 is NaN: a candidate."""
+    if value.op == "sqrt":
+        end = _end_of_squares(value.arguments[0], upper, flipped)
+        return None if end is None or value.arguments[0].op == "sqrt" else node("sqrt", "f32", end)
     if value.op != "variable" or value.value != ACCUMULATOR:
         return None
     least, greatest = (
