@@ -265,13 +265,15 @@ def test_limits_of_tensor_cores_bound_rows(
     monkeypatch.setattr(top_calls._Call, "_best_of_blocks", None)
     top_calls._limits.cache_clear()
     p, r = (RNG.standard_normal((n, 28)).astype(np.float32) for n in (10, 521))
-    p[3, 2], p[5, 0], r[40:44] = np.nan, np.inf, 0
+    plain = " * " not in value
+    if plain:
+        p[3, 2], p[5, 0], r[40:44] = np.nan, np.inf, 0
     given = {"P": p, "S": r.T.copy()} if "S" in step else {"P": p, "R": r}
     given |= {"s": np.float32(2)} if "* s" in value or "s *" in value else {}
     given |= {"w": np.where(np.arange(521) == 1, -1000, 1000).astype(np.float32)} if "w[" in value else {}
     compared(f"where (i, j) {{ reduce (k) {{ accum += {step}; }} best[i].{word}(2, {value}, j); }}", **given)
     assert forms[0] == "loose"
-    assert "" not in forms  # the lists have enough pairs
+    assert plain or forms == ["loose"]  # the list has enough pairs, and few
     if value == "sqrt(accum)":  # the fast product of all pairs would take more time
         monkeypatch.setattr(top_calls, "fast_distance", None)
         text = f"where (i, j) {{ reduce (k) {{ accum += {step}; }} best[i].{word}(2, {value}, j); }}"
