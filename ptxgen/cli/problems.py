@@ -366,7 +366,8 @@ def emit(target: Target, config: ConfigOption = None, schedule: ScheduleOption =
         note(f"the configuration is {line}")
     plan = plan_for(case.problem, selection.config, device)
     fields = report.selection_fields(case, selection)
-    source, p = render(plan, report.choice_text(fields)), lower(case.problem)
+    choice = report.choice_text(fields).replace("µ", "u")  # ptxas takes ASCII alone
+    source, p = render(plan, choice), lower(case.problem)
     prepared = {type(each).__name__: render_preparation(each, device).text for each in plan.preparations}
     document = {
         "command": "emit",

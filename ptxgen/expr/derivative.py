@@ -33,10 +33,29 @@ def derivatives(root: Node, names: Collection[str]) -> dict[str, Node]:
         if x.op == "variable":
             terms[x.value] = outer[x]
             continue
-        for y, part in zip(x.arguments, _parts(x, outer[x]), strict=True):
+        parts = _logistic_parts(x, outer[x]) or zip(x.arguments, _parts(x, outer[x]), strict=True)
+        for y, part in parts:
             if part is not None and reached[y]:
                 outer[y] = plus(outer[y], part) if y in outer else part
     return terms
+
+
+def _logistic_parts(x: Node, outer: Node) -> list[tuple[Node, Node | None]]:
+    """The operands and derivatives of n / (1 + exp(u)), with respect to n and u; empty for other nodes. The chain rule
+    alone would give 0 times infinity where exp(u) is infinite."""
+    if x.op != "/" or x.type not in ("f32", "f64") or x.arguments[1].op != "+":
+        return []
+    n, sum = x.arguments
+    powers = [y for y in sum.arguments if y.op in ("exp", "exp2") and y.type == x.type]
+    if len(powers) != 1 or len(sum.arguments) != 2 or not any(is_number(y, 1) for y in sum.arguments):
+        return []
+    one = constant(1, x.type)
+    rest = node("-", x.type, one, x if is_number(n, 1) else over(one, sum))  # exp(u) / (1 + exp(u))
+    slope = negative(times(times(outer, x), rest))
+    return [
+        (n, over(outer, sum)),
+        (powers[0].arguments[0], scaled(slope, math.log(2) if powers[0].op == "exp2" else 1)),
+    ]
 
 
 def check_differentiable(x: Node) -> None:

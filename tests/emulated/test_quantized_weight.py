@@ -118,6 +118,11 @@ A = np.zeros((3, 256), np.float16)
             ShapeError,
             r"zeros has shape \(4, 1\); it must be \(4, 2\), that of scales",
         ),
+        (
+            lambda: QuantizedWeight(PACKED, SCALES, np.full((4, 2), 16, np.uint8), format="u4"),
+            InputError,
+            "zeros has 16; with format u4 zero points are at most 15",
+        ),
         (lambda: QuantizedWeight(PACKED, SCALES, SCALES, format="u4"), DtypeError, "zeros is f16; it must be uint8"),
         (lambda: QuantizedWeight(PACKED[:, ::2], SCALES, format="u4"), ShapeError, "packed has strides"),
         (lambda: QuantizedWeight.quantize(A[:, :251]), ShapeError, "group is 128; it must divide the 251 columns"),

@@ -519,6 +519,7 @@ def test_command_in_the_header_emits_the_same_text(run: Run, words: list[str]) -
     again = shlex.split(line.removeprefix("// again "))
     assert again[:3] == ["python", "-m", "ptxgen"]
     assert re.sub("(?m)^// choice .*", "// choice   given", first) == run(*again[3:]).out
+    assert first.isascii()  # ptxas takes no other text
 
 
 def test_emit_prints_the_launch(run: Run) -> None:

@@ -44,6 +44,17 @@ def test_choices_casts_and_conditions() -> None:
     assert derivatives(node("*", "f32", narrow, narrow), ("h",))["h"].type == "f32"
 
 
+@pytest.mark.parametrize("power", ["exp", "exp2"])
+@pytest.mark.parametrize("numerator", [constant(1, "f64"), constant(3, "f64"), X])
+def test_logistic_functions(power: str, numerator: Node) -> None:
+    """They saturate: their derivatives are numbers where the power is infinite."""
+    root = node("/", "f64", numerator, node("+", "f64", node(power, "f64", node("neg", "f64", X)), constant(1, "f64")))
+    check(root)
+    with np.errstate(over="ignore"):
+        ends = evaluate(derivatives(root, ("x",))["x"], {"x": np.array([-2000.0, 2000.0])})
+    np.testing.assert_allclose(ends, [0, 1 if numerator is X else 0], atol=1e-12)
+
+
 def test_at_points_without_derivative() -> None:
     """As PyTorch has them."""
     tie = {"x": 2.0, "y": 2.0}
