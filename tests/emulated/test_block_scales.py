@@ -218,6 +218,15 @@ def test_calls_on_experts_take_operands_of_any_strides(place: str, monkeypatch: 
         assert np.abs(got - wide).max() <= 1e-3 * np.abs(wide).max()
 
 
+def test_one_expert_of_one_row_has_no_pitch() -> None:
+    """200 bytes are no pitch of a tensor map."""
+    dtype = ml_dtypes.float8_e4m3fn
+    a, b = np.full((130, 1), 2).astype(dtype), np.full((1, 1, 200), 3).astype(dtype)
+    scales = {"scale_a": np.full((130, 1), 0.5, np.float32), "scale_b": np.ones((1, 1, 200), np.float32)}
+    c = ptxgen.gemm_jagged(a, b, np.array([130], np.int32), **scales)
+    assert (c.astype(np.float32) == 3).all()
+
+
 def test_calls_on_experts_take_scales() -> None:
     rng, dtype = np.random.default_rng(1), ml_dtypes.float8_e4m3fn
     x, w = rng.standard_normal((30, 144)).astype(dtype), rng.standard_normal((2, 24, 144)).astype(dtype)

@@ -35,7 +35,8 @@ def matrix_map(
     if not batched:
         return TensorMap(operand, element_type, extents, pitches, box, span, offset=offset)
     items = p.extents.tensor_items if item else 1
-    return TensorMap(operand, element_type, (*extents, items), (*pitches, item or 16), (*box, 1), span, offset=offset)
+    pitch = item if items > 1 else 16  # a single item has none
+    return TensorMap(operand, element_type, (*extents, items), (*pitches, pitch), (*box, 1), span, offset=offset)
 
 
 def row_pitch(columns: int, ld: int, rows: int, size: int) -> int:
