@@ -223,7 +223,7 @@ def test_one_expert_of_one_row_has_no_pitch() -> None:
     dtype = ml_dtypes.float8_e4m3fn
     a, b = np.full((130, 1), 2).astype(dtype), np.full((1, 1, 200), 3).astype(dtype)
     scales = {"scale_a": np.full((130, 1), 0.5, np.float32), "scale_b": np.ones((1, 1, 200), np.float32)}
-    c = ptxgen.gemm_jagged(a, b, np.array([130], np.int32), **scales)
+    c = gemm_jagged(a, b, np.array([130], np.int32), **scales)
     assert (c.astype(np.float32) == 3).all()
 
 

@@ -331,6 +331,8 @@ def test_the_explanation_tells_the_filter() -> None:
     program = parse(query("accum > t"), dict.fromkeys(("P", "R", "t"), "f32"))
     assert any(line.startswith("filter: ") for line in explanation(program))
     assert not any(line.startswith("filter: ") for line in explanation(program, algebra=False))
+    near = parse(reduced("C[i] argmin= 1 - accum * u[i] * w[j]", True), dict.fromkeys(("P", "R", "u", "w"), "f32"))
+    assert any(line.startswith("filter: ") and "K of at least 24" in line for line in explanation(near))
     assert exact_filter.candidates_of(roles_of(program)) is not None
     assert task_call.Options().precision == "exact"
 

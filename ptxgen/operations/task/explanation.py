@@ -11,6 +11,7 @@ from ptxgen.lowering.bit_products import FIRST, LAST, truth_operator, word_opera
 from ptxgen.operations.task import exact_filter, joins, several
 from ptxgen.operations.task.assembling import roots_of
 from ptxgen.operations.task.exact_filter import candidates_of
+from ptxgen.operations.task.exact_nearest import nearest_of
 from ptxgen.operations.task.fast_distances import fast_distance
 from ptxgen.operations.task.group_sums import FEWER, LEAST, group_sums
 from ptxgen.operations.task.joined_keys import joined_keys
@@ -41,11 +42,13 @@ def explanation(program: Program, algebra: bool = True, fast: bool = False) -> l
             "rewriting: squares of differences are sums of squares of A and of B, computed before, and their product"
         )
         roles = roles_of(distance.program)
-    if algebra and candidates_of(roles) is not None:
+    nearest = algebra and nearest_of(roles) is not None
+    if nearest or (algebra and candidates_of(roles) is not None):
+        least = f" and K of at least {exact_filter.LEAST_DISTANCE}" if nearest else ""
         lines.append(
-            f"filter: in calls with at least {exact_filter.LEAST} steps and K of at most {exact_filter.DEEPEST}, where"
-            f" tensor cores are {exact_filter.FASTER} times as fast as scalar instructions, they list candidates in"
-            f" tf32, with a bound of their error, and each candidate is computed in f32"
+            f"filter: in calls with at least {exact_filter.LEAST} steps and K of at most {exact_filter.DEEPEST}{least},"
+            f" where tensor cores are {exact_filter.FASTER} times as fast as scalar instructions, they list candidates"
+            f" in tf32, with a bound of their error, and each candidate is computed in f32"
         )
     if algebra and group_sums(roles) is not None:
         lines.append(
