@@ -21,6 +21,7 @@ from ptxgen.arguments import closest, flag, integer, shown, word
 from ptxgen.errors import DtypeError, InputError, ShapeError
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.lowering.lower import lower
+from ptxgen.operations.task import exact_parts
 from ptxgen.operations.task.assembling import REDUCTIONS
 from ptxgen.operations.task.fast_distances import fast_compute, fast_distance
 from ptxgen.operations.task.problem import CAPACITY_LIMIT, Task
@@ -373,8 +374,12 @@ class Pairwise:
         fields |= {"groups": f"{n},1"} if form.form[0] == "grouped" else {}
         fields |= {"capacity": n} if form.form[0] == "listed" else {}
         problem = Task(rows, columns, k, roles.layout, "", text=Task.text_of(roles), **fields)
-        plan = plan_for(problem, require(problem, device)[0].config, device)
-        return Memory(results, plan.launch(lower(problem)).workspace + extra)
+        filtered = exact_parts.chosen(problem, device)
+        launched = [problem, *(x.problem for x in filtered.stages)] if filtered else [problem]
+        plans = [plan_for(x, require(x, device)[0].config, device) for x in launched]
+        extra += 4 * sum(filtered.scratch.values()) if filtered else 0
+        workspace = max(plan.launch(lower(x)).workspace for plan, x in zip(plans, launched, strict=True))
+        return Memory(results, workspace + extra)
 
     def _result_bytes(self, method: _Method, n: int) -> int:
         size = method.bytes or dtype(Task.result_type(self._program(("matrix",)))).bytes

@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 
 import ptxgen
-from ptxgen.api import runners
+from ptxgen.api import drivers, runners
 from ptxgen.errors import DtypeError, InputError, ShapeError, TaskError
 from ptxgen.operations.task import fast_distances
 from ptxgen.operations.task.tracing.pairs import NAMED_STEPS
 from ptxgen.operations.task.tracing.traced_function import TracedFunction
 from ptxgen.problem.device import device
+from ptxgen.runtime.emulated import EmulatedDriver
 from ptxgen.tuning.selection import require
 
 RNG = np.random.default_rng(7)
@@ -205,6 +206,13 @@ def test_memory_is_told() -> None:
     assert d.memory("select", 100) == (1200, 0)
     large = ptxgen.pairwise(np.zeros((4096, 96), np.float32), np.zeros((100_000, 96), np.float32), precision="fast")
     assert large.memory("argmin").workspace < large.memory("dense").results / 10
+
+
+def test_memory_of_candidates_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tensor cores of an H200 list up to 64 pairs (i, j) of each row."""
+    monkeypatch.setattr(drivers, "driver_of", lambda v: EmulatedDriver(device("h200")))
+    d = ptxgen.pairwise(np.zeros((4096, 96), np.float32), np.zeros((65536, 96), np.float32), "euclidean")
+    assert 8 * 64 * 4096 < d.memory("argmin").workspace < 1 << 25
 
 
 @pytest.mark.parametrize(
