@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -10,6 +12,7 @@ from ptxgen.errors import DtypeError, ShapeError
 from ptxgen.problem.block_scales import DEPTH
 from ptxgen.torch import launching
 from ptxgen.torch.launching import allocation, check_dense, key_of
+from ptxgen.torch.operator import Operator, loop_over_batch, runs_directly
 
 FLOATS_8 = (torch.float8_e4m3fn, torch.float8_e5m2)
 
@@ -33,6 +36,21 @@ def scaled_mm(
 
     ShapeError, DtypeError, DeviceError, InputError: an argument breaks a rule.
     """
+    tensors = input, mat2, scale_a, scale_b, bias
+    compute = _kernel if runs_directly(*tensors) else SCALED_MM
+    result: Tensor = compute(*tensors, out_dtype, use_fast_accum)
+    return result
+
+
+def _kernel(
+    input: Tensor,
+    mat2: Tensor,
+    scale_a: Tensor,
+    scale_b: Tensor,
+    bias: Tensor | None,
+    out_dtype: torch.dtype | None,
+    use_fast_accum: bool,
+) -> Tensor:
     out_type = torch.bfloat16 if out_dtype is None else out_dtype
     deterministic = torch.are_deterministic_algorithms_enabled()
     shapes, strides = (scale_a.shape, scale_b.shape), (scale_a.stride(), scale_b.stride())
@@ -79,6 +97,42 @@ def scaled_mm(
             allocation(out),
         )
     return out
+
+
+def _fake(
+    input: Tensor,
+    mat2: Tensor,
+    scale_a: Tensor,
+    scale_b: Tensor,
+    bias: Tensor | None,
+    out_dtype: torch.dtype | None,
+    use_fast_accum: bool,
+) -> Tensor:
+    if input.dim() != 2 or mat2.dim() != 2:
+        raise ShapeError(f"input has {input.dim()} dimensions and mat2 {mat2.dim()}; both must have 2")
+    return input.new_empty((input.shape[0], mat2.shape[1]), dtype=out_dtype or torch.bfloat16)
+
+
+def _without_gradient(ctx: Any, inputs: Any, output: Any) -> None:
+    ctx.mark_non_differentiable(output)
+
+
+def _call(*args: Any) -> Tensor:
+    result: Tensor = SCALED_MM(*args)
+    return result
+
+
+SCALED_MM = Operator(
+    "scaled_mm(Tensor input, Tensor mat2, Tensor scale_a, Tensor scale_b, Tensor? bias, ScalarType? out_dtype, "
+    "bool use_fast_accum) -> Tensor",
+    5,
+    _kernel,
+    _fake,
+    _without_gradient,
+    lambda ctx, grad: (None,) * 7,
+    loop_over_batch(_call),
+    autocasts=False,
+)
 
 
 def _in_order(scales: Tensor) -> Tensor:

@@ -1,0 +1,61 @@
+"""``ptxgen.torch.scaled_mm`` as an operator: compiled, with fake tensors, without gradients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ptxgen.errors import InputError
+
+torch = pytest.importorskip("torch")
+
+import ptxgen.torch as pt  # noqa: E402 needs PyTorch
+
+
+def operands(blocks: bool) -> tuple[Any, ...]:
+    """Integers, whose products are exact, and scales that are powers of two."""
+    a, b = (torch.randint(-3, 4, shape).to(torch.float8_e4m3fn) for shape in ((40, 256), (256, 24)))
+    shapes = ((40, 2), (2, 24)) if blocks else ((40, 1), (1, 24))
+    return a, b, *(torch.exp2(torch.randint(-1, 2, shape).float()) for shape in shapes)
+
+
+def expected(a: Any, b: Any, scale_a: Any, scale_b: Any) -> Any:
+    left = a.double() * scale_a.double().repeat_interleave(256 // scale_a.shape[1], 1)
+    return left @ (b.double() * scale_b.double().repeat_interleave(256 // scale_b.shape[0], 0))
+
+
+@pytest.mark.parametrize("blocks", [False, True])
+def test_compiled_products_have_no_graph_break(blocks: bool) -> None:
+    given = operands(blocks)
+
+    def function(*x: Any) -> Any:
+        return pt.scaled_mm(*x, out_dtype=torch.float32) + 1
+
+    result = torch.compile(function, backend="aot_eager", fullgraph=True)(*given)
+    assert torch.equal(result.double(), expected(*given) + 1)
+    assert torch.equal(function(*given), result)
+
+
+def test_opcheck() -> None:
+    arguments = (*operands(True), None, torch.float32, False)
+    tests = ("test_faketensor", "test_aot_dispatch_dynamic")  # test_schema multiplies tensors of 8-bit floats
+    checked = torch.library.opcheck(torch.ops.ptxgen.scaled_mm.default, arguments, test_utils=tests)
+    assert set(checked.values()) == {"SUCCESS"}
+
+
+def test_the_result_has_no_gradient() -> None:
+    a, b, scale_a, scale_b = operands(False)
+    scale_a.requires_grad_()
+    with pytest.raises(InputError, match="scale_a requires a gradient"):
+        pt.scaled_mm(a, b, scale_a, scale_b)
+    compiled = torch.compile(lambda *x: pt.scaled_mm(*x), backend="aot_eager")
+    assert not compiled(a, b, scale_a, scale_b).requires_grad
+    with torch.inference_mode():
+        assert pt.scaled_mm(a, b, scale_a, scale_b).dtype == torch.bfloat16
+
+
+def test_wrong_operands_are_named_by_compiled_code() -> None:
+    a, b, scale_a, scale_b = operands(False)
+    with pytest.raises(Exception, match="input has 1 dimensions and mat2 2; both must have 2"):
+        torch.compile(lambda *x: pt.scaled_mm(*x), backend="aot_eager")(a[0], b, scale_a, scale_b)
