@@ -555,13 +555,13 @@ def test_values_without_a_filter(output: str, runs: list[bool]) -> None:
     assert runs == []
 
 
-def of_nan(columns: np.ndarray[Any, Any]) -> dict[str, Any]:
-    """Operands whose sums of column 77 are 0, and vectors that make its values NaN: ``w`` by ``columns[0]``."""
+def with_sums_of_0(w_77: float, q_77: float) -> dict[str, Any]:
+    """Operands whose sums of column 77 are 0, and vectors w of ones and q of hundreds but for that column."""
     rng = np.random.default_rng(12)
     p, r = (rng.standard_normal((rows, 24)).astype(np.float32) for rows in (33, 130))
     p[:, 3], r[77], r[77, 3] = 0, 0, 1
     w, q = np.ones(130, np.float32), np.full(130, 100, np.float32)
-    w[77], q[77] = columns
+    w[77], q[77] = w_77, q_77
     return {"P": p, "R": r, "w": w, "q": q}
 
 
@@ -575,7 +575,7 @@ def of_nan(columns: np.ndarray[Any, Any]) -> dict[str, Any]:
     ],
 )
 def test_values_that_are_nan_between_their_ends_win(output: str, columns: Any, runs: list[bool]) -> None:
-    given, task = of_nan(columns), ptxgen.task(reduced(output, True))
+    given, task = with_sums_of_0(*columns), ptxgen.task(reduced(output, True))
     with np.errstate(all="ignore"):
         assert task(**given, algebra=False).tolist() == task(**given).tolist()
     assert len(runs) == 1
@@ -583,7 +583,7 @@ def test_values_that_are_nan_between_their_ends_win(output: str, columns: Any, r
 
 def test_a_factor_of_0_may_make_nan_of_an_infinite_part(runs: list[bool]) -> None:
     """The first factor makes all sums but small ones infinite, the second, of column 77, is 0."""
-    given = of_nan(np.array([0, 1]))
+    given = with_sums_of_0(0, 1)
     given["R"][77] = 0.5 * given["R"][76]
     task = ptxgen.task(reduced("C[i] argmin= accum * q[j] * w[j]", True))
     given["q"][:] = 3e38
