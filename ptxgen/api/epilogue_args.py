@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -145,6 +146,18 @@ def activation_name(activation: Any) -> str | None:
         forms = tuple(x.form for x in NUMBERED_OPS.values())
         word("activation", text, (*known, *forms, "an expression of x"))
     return epilogue_op(text).name
+
+
+@functools.lru_cache(maxsize=256)
+def gradient_name(activation: str) -> str | None:
+    """The activation that multiplies a sum by the slope of ``activation`` at ``aux``; None: ``activation`` is gated.
+    TaskError: an operator has no derivative."""
+    from ptxgen.operations.task import activations
+
+    if (name := f"{activation}_grad") in epilogue_op_names(ACTIVATION):
+        return name
+    op = epilogue_op(activation)
+    return None if op.gated else epilogue_op(activations.gradient(op)).name
 
 
 def columns_of_c(columns: int, activation: str | None, name: str = "b") -> int:

@@ -15,6 +15,7 @@ except ModuleNotFoundError as error:
     raise ModuleNotFoundError("ptxgen.torch needs PyTorch: pip install torch", name="torch") from error
 
 from ptxgen.torch.conv import conv1d, conv2d, conv3d, conv_transpose1d, conv_transpose2d, conv_transpose3d
+from ptxgen.torch.feed_forward import mlp
 from ptxgen.torch.grouped import gemm_grouped, gemm_jagged
 from ptxgen.torch.linear_layers import linear
 from ptxgen.torch.modules import (
@@ -59,6 +60,7 @@ __all__ = [
     "linear",
     "matmul",
     "matmul_over",
+    "mlp",
     "module_states",
     "replace_modules",
     "restore_modules",

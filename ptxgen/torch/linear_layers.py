@@ -57,10 +57,10 @@ def _key(input: Tensor, weight: Tensor, bias: Tensor | None, text: str, keeps_su
     return key_of("linear_activation", options, input, weight, bias)
 
 
-def _kernel(
+def linear_activation(
     input: Tensor, weight: Tensor, bias: Tensor | None, activation: str, keeps_sums: bool
 ) -> tuple[Tensor, Tensor]:
-    """The result and the sums, which are empty unless ``keeps_sums``."""
+    """The activation of input · weightᵀ + bias, and the sums, which are empty unless ``keeps_sums``."""
     text = activations.checked(activation)
     key, at_input, at_weight, at_bias = _key(input, weight, bias, text, keeps_sums)
     launch = launches.cached(key)
@@ -125,7 +125,7 @@ def _batch(info: Any, dims: tuple[Any, ...], input: Tensor, weight: Tensor, bias
 LINEAR_ACTIVATION = Operator(
     "linear_activation(Tensor input, Tensor weight, Tensor? bias, str activation, bool keeps_sums) -> (Tensor, Tensor)",
     3,
-    _kernel,
+    linear_activation,
     _fake,
     activations.save,
     _backward,

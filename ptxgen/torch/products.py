@@ -69,14 +69,15 @@ def multiply(
     alpha: float = 1.0,
     activation: str | None = None,
     sums: Tensor | None = None,
+    aux: Tensor | None = None,
 ) -> Tensor:
-    """Computes alpha·a·b, of matrices or of batches of matrices, with the epilogue operands ``bias`` and ``residual``
-    and an activation, and stores it to ``out``, whose shape for the kernel is ``view``, and the sums to ``sums``. The
-    launch is cached under ``key``."""
+    """Computes alpha·a·b, of matrices or of batches of matrices, with the epilogue operands ``bias``, ``residual`` and
+    ``aux`` and an activation, and stores it to ``out``, whose shape for the kernel is ``view``, and the sums to
+    ``sums``. The launch is cached under ``key``."""
     tf32, deterministic = launching.settings(a, "matmul")
     if 0 not in out.shape:
         with call_lock.lock:
-            epilogue = (None, None, bias, residual, activation, None)
+            epilogue = (None, None, bias, residual, activation, aux)
             gemm.launch_uncached(
                 key,
                 a,
@@ -183,17 +184,24 @@ def _as_batch(x: Tensor, batch: Shape, rows: int, columns: int) -> Tensor:
 # ---- shapes
 
 
-def linear_shape(input: Tensor, weight: Tensor, bias: Tensor | None) -> Shape:
+def linear_shape(
+    input: Tensor, weight: Tensor, bias: Tensor | None, names: tuple[str, str, str] = ("input", "weight", "bias")
+) -> Shape:
+    """The shape of a linear map. ``names``: those of the arguments in errors. ShapeError: an argument breaks a rule."""
+    rows, matrix, vector = names
     if weight.dim() != 2 or input.dim() == 0:
         raise ShapeError(
-            f"input has {input.dim()} dimensions and weight {weight.dim()}; input must have at least 1, and weight 2"
+            f"{rows} has {input.dim()} dimensions and {matrix} {weight.dim()}; {rows} must have at least 1, and"
+            f" {matrix} 2"
         )
     if input.shape[-1] != weight.shape[1]:
         raise ShapeError(
-            f"input has {input.shape[-1]} columns and weight {weight.shape[1]}; they must have the same number"
+            f"{rows} has {input.shape[-1]} columns and {matrix} {weight.shape[1]}; they must have the same number"
         )
     if bias is not None and tuple(bias.shape) != (weight.shape[0],):
-        raise ShapeError(f"bias has shape {tuple(bias.shape)}; it must be ({weight.shape[0]},), the rows of weight")
+        raise ShapeError(
+            f"{vector} has shape {tuple(bias.shape)}; it must be ({weight.shape[0]},), the rows of {matrix}"
+        )
     return *input.shape[:-1], weight.shape[0]
 
 

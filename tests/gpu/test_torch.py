@@ -8,6 +8,7 @@ import pytest
 
 from tests.scripts import script
 from tests.torch_checks import Checks, pt, torch
+from tests.torch_mlp_checks import MlpChecks
 from tests.torch_override_checks import OverrideChecks, override
 from tests.torch_sparse_checks import SparseChecks, dense
 from tests.torch_task_checks import TaskChecks
@@ -143,6 +144,15 @@ class TestSparse(SparseChecks):
             y = function(*leaves)
             operators.append([y, *torch.autograd.grad(y, leaves)])
         assert all(map(torch.equal, *operators))
+
+
+class TestMlp(MlpChecks):
+    device = "cuda"
+
+    @pytest.fixture(autouse=True)
+    def _gpu(self):
+        if not torch.cuda.is_available():
+            pytest.skip("PyTorch finds no GPU")
 
 
 class TestTasks(TaskChecks):

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ptxgen.errors import InputError, TaskError
+from ptxgen.expr.derivative import derivatives, times
 from ptxgen.expr.node import Node, constant, node, rewritten, substituted, variable, variables
 from ptxgen.operations.task.assembling import check_nesting
 from ptxgen.operations.task.language.expressions import Expressions
@@ -16,7 +17,7 @@ from ptxgen.operations.task.language.scope import Scope
 from ptxgen.operations.task.printing import printed
 from ptxgen.operations.task.tracing.operands import Trace, Traced, lifted, tracing
 from ptxgen.operations.task.typed import Value, adapted
-from ptxgen.problem.epilogue_ops import ACTIVATION, epilogue_op, epilogue_op_names
+from ptxgen.problem.epilogue_ops import ACTIVATION, EpilogueOp, epilogue_op, epilogue_op_names
 
 #: the sum, the element of the array ``aux``, and the sum of the next column
 NAMES = ("x", "aux", "up")
@@ -56,6 +57,16 @@ def traced(function: Callable[..., Any]) -> str:
                 " ptxgen"
             ) from error
         return _checked(lifted(result))[0]
+
+
+def gradient(op: EpilogueOp) -> str:
+    """The text of the gradient of an activation of x: the sum x times the slope at aux. TaskError: an operator has no
+    derivative."""
+    x = root = variable("x", TYPE)
+    for step in op.steps:
+        root = substituted(step.expression(TYPE), {"x": root})
+    slope = derivatives(root, ("x",)).get("x", constant(0, TYPE))
+    return _checked(times(x, substituted(slope, {"x": variable("aux", TYPE)})))[0]
 
 
 def _checked(value: Value) -> tuple[str, Node]:
