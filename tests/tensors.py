@@ -134,6 +134,11 @@ class Tensor:
         out.strides = tuple(int(np.prod(out.shape[i + 1 :])) for i in range(len(shape)))
         return out
 
+    def float(self) -> Tensor:
+        axes = range(len(self.shape))
+        order = tuple(sorted(axes, key=lambda i: -self.strides[i]))
+        return Tensor(self.driver, self.numpy().astype(np.float32), order)
+
     def contiguous(self) -> Tensor:
         return Tensor(self.driver, self.numpy())
 

@@ -1,18 +1,32 @@
-"""Block scales of the operands of ``gemm``: the shape of the scales tells the extents of the blocks."""
+"""Scales of the operands of ``gemm``: their types, and block scales, whose shape tells the extents of the blocks."""
 
 from __future__ import annotations
 
 import math
 from typing import Any
 
-from ptxgen.api.arrays import View, require_same_memory, tensor
+import numpy as np
+
+from ptxgen.api.arrays import View, is_torch, require_same_memory, tensor
 from ptxgen.errors import DtypeError, ShapeError
 from ptxgen.problem.block_scales import DEPTH, SCALINGS, Scaling
-from ptxgen.problem.dtypes import dtype
 
 _WORDS = {scaling: word for word, scaling in SCALINGS.items()}
 #: the block scales of an operand: the word by which a problem names their layout, and the array of scales
 BlockScale = tuple[str, View]
+#: the types that scales may have. The values of the second one are the powers of two from 2⁻¹²⁷ to 2¹²⁷, and NaN
+F32, POWERS_OF_TWO = "float32", "float8_e8m0fnu"
+
+
+def scales_in_f32(scales: Any, argument: str) -> Any:
+    """The scales as an array of float32. Powers of two are converted by the library of the array, without rounding;
+    float32, and objects without a type, stay as they are. DtypeError: the scales have another type."""
+    name = str(getattr(scales, "dtype", F32))
+    if POWERS_OF_TWO in name:
+        return scales.float() if is_torch(scales) else scales.astype(np.float32)
+    if F32 not in name:
+        raise DtypeError(f"{argument} has dtype {name.removeprefix('torch.')}; it must be {F32} or {POWERS_OF_TWO}")
+    return scales
 
 
 def block_scales(
@@ -103,8 +117,6 @@ class _Side:
                 f"{self.argument} is {'x'.join(map(str, v.shape))}; it must be {' or '.join(texts)}: for each {DEPTH}"
                 f" of K, one scale for each {line}, or for {DEPTH} of them"
             )
-        if v.dtype is not dtype("f32"):
-            raise DtypeError(f"{self.argument} is {v.dtype}; it must be f32")
         require_same_memory(self.argument, v, self.argument[-1], self.operand)
         rows = self._rows_per_block[self.rows]
         by_k = self.along_k == 0

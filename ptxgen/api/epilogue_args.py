@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ptxgen.api.arrays import View, require_same_memory, tensor, view
-from ptxgen.api.block_scales import block_scales
+from ptxgen.api.block_scales import block_scales, scales_in_f32
 from ptxgen.arguments import shown, word
 from ptxgen.errors import InputError, ShapeError
 from ptxgen.problem.dtypes import DTYPES
@@ -61,6 +61,7 @@ def epilogue_arguments(
     arrays: list[tuple[str, View]] = []
     if (scale_a is None) != (scale_b is None):
         raise InputError("one of scale_a and scale_b is None; pass both or neither")
+    scale_a, scale_b = scales_in_f32(scale_a, "scale_a"), scales_in_f32(scale_b, "scale_b")
     blocks = ("", "")
     scaled = block_scales(*operands, scale_a, scale_b) if operands is not None and scale_a is not None else None
     if scaled is not None:

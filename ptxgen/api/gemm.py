@@ -95,8 +95,8 @@ def gemm(
     most 0, and the sum elsewhere. A gated activation (swiglu, geglu, or an expression of ``x`` and ``up``) computes
     each element of C from two sums, those of an even column of ``b`` and of the next column: ``out`` is M×N/2, of
     float16, bfloat16 or float32, ``beta`` is 0, and ``bias`` and ``scale_b`` have N elements. ``scale_a``, ``scale_b``:
-    float32, one element each, or M and N elements. All items of a batch share these arrays, except the residual and
-    ``aux``.
+    float32 or float8_e8m0fnu (powers of two), one element each, or M and N elements. All items of a batch share these
+    arrays, except the residual and ``aux``.
     8-bit floats also take scales along K: ``scale_a`` of M×⌈K/128⌉ or ⌈M/128⌉×⌈K/128⌉ elements, ``scale_b`` of
     ⌈K/128⌉×N or ⌈K/128⌉×⌈N/128⌉, in a batch for each item. Each sum of 128 of K is multiplied by the product of its two
     scales, and added to the total in float32. A call without an epilogue has the least overhead.

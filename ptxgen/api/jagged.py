@@ -18,7 +18,7 @@ from ptxgen.api.arrays import (
     require_same_memory,
     view,
 )
-from ptxgen.api.block_scales import BlockScale, block_scales, item_block_scales
+from ptxgen.api.block_scales import BlockScale, block_scales, item_block_scales, scales_in_f32
 from ptxgen.api.epilogue_args import Activation, activation_name, columns_of_c
 from ptxgen.api.gemm import check_same_dtype, number
 from ptxgen.api.jagged_calls import (
@@ -71,9 +71,10 @@ def gemm_jagged(
     ``w`` may be a ``QuantizedWeight`` of E×N×K integers: the rows of an expert are then multiplied by the transpose of
     its N rows of weights, ``x`` has dtype float16 or bfloat16, and sums are float32.
 
-    ``bias``: E×N, or T×1 (one element per row). ``scale_a``, ``scale_b``: float32, E elements each, or T and E×N; for
-    8-bit floats also block scales along K: T×⌈K/128⌉, and E×⌈K/128⌉×N or E×⌈K/128⌉×⌈N/128⌉. ``residual``, ``aux``: as
-    ``out``. The other arguments are those of ``gemm``. A captured CUDA graph can be replayed with other offsets.
+    ``bias``: E×N, or T×1 (one element per row). ``scale_a``, ``scale_b``: float32 or float8_e8m0fnu, E elements each,
+    or T and E×N; for 8-bit floats also block scales along K: T×⌈K/128⌉, and E×⌈K/128⌉×N or E×⌈K/128⌉×⌈N/128⌉.
+    ``residual``, ``aux``: as ``out``. The other arguments are those of ``gemm``. A captured CUDA graph can be replayed
+    with other offsets.
 
     ShapeError, DtypeError, OverlapError, InputError: an argument breaks a rule.
     """
@@ -106,9 +107,10 @@ def gemm_jagged_weight_grad(
     (T×K) times its rows of ``dy`` (T×N). An expert without rows gives zeros. The arguments are those of
     ``gemm_jagged``, without an epilogue but for block scales.
 
-    ``scale_a``, ``scale_b``: float32, B×K and B×N: for 8-bit floats, one scale of each column of ``x`` and of ``dy``
-    for each 128 rows of an expert. The first block of an expert begins at its first row, its last block may be shorter,
-    and its scales follow those of the expert before. B is at least the number of blocks, and at least ⌈T/128⌉.
+    ``scale_a``, ``scale_b``: float32 or float8_e8m0fnu, B×K and B×N: for 8-bit floats, one scale of each column of
+    ``x`` and of ``dy`` for each 128 rows of an expert. The first block of an expert begins at its first row, its last
+    block may be shorter, and its scales follow those of the expert before. B is at least the number of blocks, and at
+    least ⌈T/128⌉.
 
     ShapeError, DtypeError, OverlapError, InputError: an argument breaks a rule.
     """
@@ -164,6 +166,7 @@ def _jagged(
         result = new_arrays.empty_array(a, shape, dtype(OUT_DTYPES[va.dtype.name][0])) if out is None else out
         vc = view(result, "out", batched=True)
         check_out(va, vc, shape)
+        arrays |= {name: scales_in_f32(arrays[name], name) for name in ("scale_a", "scale_b")}
         scales = _block_scales(axis, va, vb, arrays, ends)
         blocks, scaled = (
             [word for word, _ in scales],

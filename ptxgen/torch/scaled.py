@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from ptxgen.api import call_lock, gemm, launches
+from ptxgen.api.block_scales import scales_in_f32
 from ptxgen.errors import DtypeError, ShapeError
 from ptxgen.problem.block_scales import DEPTH
 from ptxgen.torch import launching
@@ -29,9 +30,9 @@ def scaled_mm(
     """The product scale_a·scale_b·input·mat2 + bias of matrices, each of float8_e4m3fn or float8_e5m2, as
     ``torch._scaled_mm``; the kernel multiplies by the scales and adds the bias.
 
-    ``input``: M×K. ``mat2``: K×N. ``scale_a``, ``scale_b``: float32; either one element each, or M×1 and 1×N, or one
-    element for each block of 128 along K: M×⌈K/128⌉ or ⌈M/128⌉×⌈K/128⌉ for ``scale_a``, ⌈K/128⌉×N or ⌈K/128⌉×⌈N/128⌉
-    for ``scale_b``. ``bias``: N elements of the type of the result. ``out_dtype``: bfloat16 by default.
+    ``input``: M×K. ``mat2``: K×N. ``scale_a``, ``scale_b``: float32 or float8_e8m0fnu; either one element each, or M×1
+    and 1×N, or one element for each block of 128 along K: M×⌈K/128⌉ or ⌈M/128⌉×⌈K/128⌉ for ``scale_a``, ⌈K/128⌉×N or
+    ⌈K/128⌉×⌈N/128⌉ for ``scale_b``. ``bias``: N elements of the type of the result. ``out_dtype``: bfloat16 by default.
     ``use_fast_accum``: sums stay in the accumulators of the tensor cores, which lose bits. The result has no gradient.
 
     ShapeError, DtypeError, DeviceError, InputError: an argument breaks a rule.
@@ -51,6 +52,7 @@ def _kernel(
     out_dtype: torch.dtype | None,
     use_fast_accum: bool,
 ) -> Tensor:
+    scale_a, scale_b = scales_in_f32(scale_a, "scale_a"), scales_in_f32(scale_b, "scale_b")
     out_type = torch.bfloat16 if out_dtype is None else out_dtype
     deterministic = torch.are_deterministic_algorithms_enabled()
     shapes, strides = (scale_a.shape, scale_b.shape), (scale_a.stride(), scale_b.stride())

@@ -17,7 +17,7 @@ from gemm_runs import right
 from ptxgen import gemm, gemm_grouped, gemm_jagged, gemm_jagged_weight_grad
 from ptxgen.api import choice, drivers, runners
 from ptxgen.codegen.config.config import parse_config
-from ptxgen.errors import InputError, ShapeError
+from ptxgen.errors import DtypeError, InputError, ShapeError
 from ptxgen.families.common.rules import first_violation
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.families.registry import FAMILIES, native
@@ -400,7 +400,7 @@ def _spread(scales: np.ndarray, ends: list[int], tokens: int) -> np.ndarray:
 def _placed(driver: EmulatedDriver, on_device: bool, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     """A function that places an array on the device, with axes in an order, or leaves it on the host."""
     if on_device:
-        for name in ("float8_e4m3fn", "float8_e5m2", "bfloat16"):
+        for name in ("float8_e4m3fn", "float8_e5m2", "float8_e8m0fnu", "bfloat16"):
             monkeypatch.setattr(LIBRARY, name, f"torch.{name}", raising=False)
         monkeypatch.setattr(drivers, "driver", lambda: driver)
         monkeypatch.setattr(choice, "database", lambda: None)
@@ -543,6 +543,70 @@ def test_calls_take_operands_of_any_strides(step: int, monkeypatch: pytest.Monke
         gemm_grouped([first], [second], outs[1:], scale_a=[scales[0]], scale_b=[scales[1]])
         for out in outs:
             assert np.abs(out.numpy() - wide).max() <= 1e-3 * np.abs(wide).max()
+
+
+@pytest.mark.parametrize("place", ["host", "device"])
+def test_scales_may_be_of_a_type_of_powers_of_two(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Results have the bits of those with the same scales in f32: the least and the greatest power, which make denormal
+    numbers and infinities, and NaN; scales of either order; single numbers, rows, blocks."""
+    rng, driver, on_device = np.random.default_rng(6), Gpu(FEW_SMS), place == "device"
+    stored = _placed(driver, on_device, monkeypatch)
+    exponents = np.array([127, 0, 126, 254, 255, 129, 1], np.uint8)
+
+    def powers(*shape: int) -> np.ndarray:
+        values = np.resize(exponents, int(np.prod(shape)))
+        return np.asarray(rng.permutation(values).reshape(shape).view(ml_dtypes.float8_e8m0fnu))
+
+    def same(call: Callable[..., Any], shape: tuple[int, ...], *scales: np.ndarray) -> None:
+        results = []
+        for turned, type in ((False, np.float32), (False, None), (True, None)):
+            given = [x if type is None else x.astype(type) for x in scales]
+            turned &= given[0].ndim > 1  # scales of rows of experts must be contiguous
+            orders = [(*range(x.ndim - 2), x.ndim - 1, x.ndim - 2) if turned else None for x in given]
+            out = stored(np.full(shape, np.nan, np.float32))
+            call(out, *(stored(x, order) for x, order in zip(given, orders, strict=True)))
+            results.append((out.numpy() if on_device else out).copy())
+        assert np.isfinite(results[0]).any()
+        assert np.isnan(results[0]).any()
+        for result in results[1:]:
+            np.testing.assert_array_equal(result, results[0])
+
+    a = rng.standard_normal((20, 200)).astype(ml_dtypes.float8_e4m3fn)
+    b = rng.standard_normal((2, 200, 136)).astype(ml_dtypes.float8_e4m3fn)
+    x, w, y, batch = stored(a), stored(b), stored(b[0]), stored(np.stack([a, a]))
+    ends = stored(np.array([130, 200], np.int32))
+    for shapes in (((20, 2), (2, 2)), ((20, 1), (1, 136))):
+        same(lambda c, p, q: gemm(x, y, out=c, scale_a=p, scale_b=q), (20, 136), *(powers(*n) for n in shapes))
+    same(lambda c, p, q: gemm(batch, w, out=c, scale_a=p, scale_b=q), (2, 20, 136), powers(2, 20, 2), powers(2, 2, 136))
+    same(
+        lambda c, p, q: gemm_grouped([x], [y], [c], scale_a=[p], scale_b=[q]), (20, 136), powers(20, 2), powers(2, 136)
+    )
+    rows = stored(np.array([7, 20], np.int32))
+    same(
+        lambda c, p, q: gemm_jagged(x, w, rows, out=c, scale_a=p, scale_b=q), (20, 136), powers(20, 2), powers(2, 2, 2)
+    )
+    same(lambda c, p, q: gemm_jagged(x, w, rows, out=c, scale_a=p, scale_b=q), (20, 136), powers(20), powers(2, 136))
+    tokens = stored(a.T.copy())
+    same(
+        lambda c, p, q: gemm_jagged_weight_grad(tokens, y, ends, out=c, scale_a=p, scale_b=q),
+        (2, 20, 136),
+        powers(3, 20),
+        powers(3, 136),
+    )
+
+
+@pytest.mark.parametrize("scales", ["float16", "int64", "float8_e4m3fn"])
+def test_scales_of_other_types_are_refused(scales: str) -> None:
+    a, b = np.ones((2, 20, 20), ml_dtypes.float8_e4m3fn)
+    one = np.ones((20, 1), np.dtype(getattr(ml_dtypes, scales, scales)))
+    message = f"scale_a has dtype {scales}; it must be float32 or float8_e8m0fnu"
+    for call in (
+        lambda: gemm(a, b, scale_a=one, scale_b=one.T),
+        lambda: gemm_grouped([a], [b], scale_a=[one], scale_b=[one.T]),
+        lambda: gemm_jagged(a, b[None], np.array([20], np.int32), scale_a=one, scale_b=one.T[None]),
+    ):
+        with pytest.raises(DtypeError, match=message):
+            call()
 
 
 def test_calls_take_the_recipe_from_the_shapes_of_scales() -> None:

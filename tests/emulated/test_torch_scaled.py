@@ -37,8 +37,22 @@ def test_compiled_products_have_no_graph_break(blocks: bool) -> None:
     assert torch.equal(function(*given), result)
 
 
-def test_opcheck() -> None:
-    arguments = (*operands(True), None, torch.float32, False)
+@pytest.mark.parametrize("blocks", [False, True])
+def test_scales_may_be_of_a_type_of_powers_of_two(blocks: bool) -> None:
+    a, b, *scales = operands(blocks)
+    powers = [x.to(torch.float8_e8m0fnu) for x in scales]
+    wanted = expected(a, b, *scales).float()
+    compiled = torch.compile(pt.scaled_mm, backend="aot_eager", fullgraph=True)
+    for function in (pt.scaled_mm, compiled):
+        assert torch.equal(function(a, b, *powers, out_dtype=torch.float32), wanted)
+    with pytest.raises(InputError, match="scale_a has dtype float16; it must be float32 or float8_e8m0fnu"):
+        pt.scaled_mm(a, b, scales[0].half(), scales[1])
+
+
+@pytest.mark.parametrize("type", [torch.float32, torch.float8_e8m0fnu])
+def test_opcheck(type: torch.dtype) -> None:
+    a, b, *scales = operands(True)
+    arguments = (a, b, *(x.to(type) for x in scales), None, torch.float32, False)
     tests = ("test_faketensor", "test_aot_dispatch_dynamic")  # test_schema multiplies tensors of 8-bit floats
     checked = torch.library.opcheck(torch.ops.ptxgen.scaled_mm.default, arguments, test_utils=tests)
     assert set(checked.values()) == {"SUCCESS"}
