@@ -19,6 +19,7 @@ from ptxgen.expr.evaluate import evaluate
 from ptxgen.expr.node import Node, variables
 from ptxgen.expr.rounding import with_errors
 from ptxgen.problem.base import ProblemBase as Problem
+from ptxgen.problem.block_scales import DEPTH
 from ptxgen.problem.dtypes import Dtype, promotion_k
 from ptxgen.problem.epilogue_ops import ACTIVATION, ELEMENT, SCALE, STORE, EpilogueOp, epilogue_op
 from ptxgen.problem.operation import operation_of
@@ -58,7 +59,8 @@ def operands(p: Problem, seed: int = 0, inputs: str = "normal") -> dict[str, Arr
 
     ``inputs``: ``integers``: every partial sum is exact; ``normal``: normally distributed; ``scaled``: rows of A and
     columns of B differ by factors up to 2^±6 (8-bit types: 2^±2); ``positive``: no two products cancel, so errors of
-    rounding toward zero add up (as ``normal`` if sums are in f16, because such sums would stop growing).
+    rounding toward zero add up (as ``normal`` if sums are in f16, because such sums would stop growing); ``extreme``:
+    as ``normal``, for block scales that are extreme.
     """
     return dict(random_operands(p, seed, inputs))
 
@@ -111,8 +113,8 @@ def _as(values: Array, element: Dtype) -> Array:
 @dataclass(frozen=True)
 class Reference:
     """The reference result of a problem. ``exact``: the result in float64; ``scale``: |alpha|·Σ|a||b| + |beta||c| of
-    each element; ``variables``: values of the variables of an activation whose error bound follows from its
-    expression."""
+    each element; ``variables``: values of the variables of an activation whose error bound follows from its expression.
+    With block scales, ``scale`` is infinite where sums are infinite or NaN, as the kernel decides."""
 
     problem: Problem
     exact: Array
@@ -289,21 +291,36 @@ def _magnitude(root: Node, values: Mapping[str, Any], magnitudes: Mapping[str, A
     return sum(parts[1:], parts[0])
 
 
-def _block_scales(rng: np.random.Generator, shape: tuple[int, ...], inputs: str) -> Array:
-    """Random block scales. ``inputs``: ``integers``: 1 or 2, so that sums stay exact; ``scaled``: powers of two that
-    differ by up to 2^8; others: from 0.25 to 0.5."""
+#: block scales of the inputs ``extreme``, among others from 0.25 to 0.5; products of two of them overflow and underflow
+EXTREME_SCALES = (0.0, np.inf, -np.inf, np.nan, 2.0**-149, 1e-40, -1e-20, 1e-30, 1e30)
+
+
+def _block_scales(rng: np.random.Generator, shape: tuple[int, ...], inputs: str, blocks: int) -> Array:
+    """Random block scales, ``blocks`` of them along K. ``inputs``: ``integers``: ±1 or ±2, so that sums stay exact;
+    ``scaled``: powers of two that differ by up to 2^8; ``extreme``: four in ten sums have a scale that is
+    extreme; others: from 0.25 to 0.5. Signs are random, but for ``positive``."""
     if inputs == "integers":
-        return np.exp2(rng.integers(0, 2, shape)).astype(np.float32)
-    if inputs == "scaled":
-        return np.exp2(rng.integers(-5, 4, shape)).astype(np.float32)
-    return rng.uniform(0.25, 0.5, shape).astype(np.float32)
+        scales = np.exp2(rng.integers(0, 2, shape))
+    elif inputs == "scaled":
+        scales = np.exp2(rng.integers(-5, 4, shape))
+    else:
+        scales = rng.uniform(0.25, 0.5, shape)
+    if inputs != "positive":
+        scales *= rng.choice((-1, 1), shape)
+    if inputs == "extreme" and scales.size:
+        extreme = rng.random(shape) < 0.5 / (2 * max(blocks, 1))
+        if scales.size > blocks:  # a single row of extreme scales would leave no finite result
+            extreme.flat[rng.integers(extreme.size)] = True
+        scales = np.where(extreme, rng.choice(EXTREME_SCALES, shape), scales)
+    return scales.astype(np.float32)
 
 
 def epilogue_arrays(p: Problem, seed: int = 0, inputs: str = "normal") -> dict[str, Array]:
     """Makes the epilogue operands and the block scales. Epilogue scales are powers of two. The residual and ``aux``
     have the stored rows of C."""
     rng = np.random.default_rng([seed, 1])
-    out = {name: _block_scales(rng, shape, inputs) for name, shape in p.scale_shapes.items()}
+    blocks = -(-p.reduction // DEPTH)
+    out = {name: _block_scales(rng, shape, inputs, blocks) for name, shape in p.scale_shapes.items()}
     for name in p.epilogue_operands:
         shape = p.broadcast_shapes[name][0]
         if name.startswith("scale"):
@@ -349,12 +366,13 @@ def compare(result: Array, ref: Reference) -> Deviation:
         # a result whose error interval exceeds the largest number may be rounded to infinity
         overflows = (np.abs(exact) + allowed > p.output.largest) & (not p.output.saturates)
         same |= np.isinf(got) & overflows & (np.sign(got) == np.sign(exact))
-        if p.scale_shapes:  # a block with scales that are no numbers gives infinities or NaN
-            same |= np.isnan(exact) & np.isinf(got)
+        scale = np.maximum(*_pairs(p, scale).values()) if p.gated else scale
+        if p.scale_shapes:  # activations and saturation may make numbers of infinities
+            finite = p.output.saturates or any(epilogue_op(name).place == ACTIVATION for name in p.epilogue_ops)
+            same |= np.isinf(scale) & (finite | ~np.isfinite(got))
         error = np.where(same, 0.0, np.abs(got - exact))
         ratio = np.where(same | (np.isinf(allowed) & np.isfinite(exact)), 0.0, error / allowed)
         ratio = np.where(np.isnan(ratio), np.inf, ratio)
-        scale = np.maximum(*_pairs(p, scale).values()) if p.gated else scale
         unit = p.accumulator.roundoff * max(p.reduction, 1) ** 0.5 * scale
         worst = np.nanmax(np.where(error > 0, error / np.where(unit > 0, unit, np.inf), 0.0))
     flat = int(np.argmax(ratio))

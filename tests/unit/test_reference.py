@@ -9,7 +9,16 @@ import pytest
 
 from ptxgen.operations.gemm.problem import LAYOUTS, Gemm
 from ptxgen.operations.gemm.reference import as_matrices
-from ptxgen.problem.reference import FACTOR, INPUTS, Reference, compare, operands, reference
+from ptxgen.problem.reference import (
+    EXTREME_SCALES,
+    FACTOR,
+    INPUTS,
+    Reference,
+    compare,
+    epilogue_arrays,
+    operands,
+    reference,
+)
 
 TYPES = [("f32", ""), ("f64", ""), ("f16", "f32"), ("f16", "f16")]
 
@@ -185,3 +194,40 @@ def test_f16_sums_may_lose_bits_to_underflow():
         sums = (sums + step).astype(np.float16).astype(np.float64)
     deviation = compare(sums.astype(np.float16), reference(p, {"A": a, "B": b}))
     assert 0.3 < deviation.ratio <= 1.0
+
+
+def test_block_scales_have_both_signs_and_extreme_values():
+    p = Gemm(300, 200, 500, "NT", "e4m3", block_a="1x128", block_b="1x128t")
+    for inputs in (*INPUTS, "extreme"):
+        for name, x in epilogue_arrays(p, 1, inputs).items():
+            assert x.shape == p.scale_shapes[name]
+            assert (x < 0).any() == (inputs != "positive")
+            assert np.isin(np.array(EXTREME_SCALES, np.float32), x).sum() == (
+                8 if inputs == "extreme" else 0
+            )  # not NaN
+            assert np.isnan(x).any() == (inputs == "extreme")
+    few = epilogue_arrays(Gemm(1, 200, 100, "NT", "e4m3", block_a="1x128", block_b="1x128"), 1, "extreme")
+    assert np.isfinite(few["scale_a"]).all()
+
+
+@pytest.mark.parametrize(
+    ("scale_a", "scale_b", "right", "wrong"),
+    [
+        (np.inf, 2.0, (np.inf, np.nan), (0.0, 3e38)),
+        (1e30, -1e30, (-np.inf, np.inf, np.nan), (-3e38,)),
+        (np.inf, 0.0, (np.nan,), (np.inf, 0.0)),
+        (np.nan, 1.0, (np.nan,), (np.inf, 0.0)),
+        (0.0, 1.0, (0.0,), (np.nan, 1.0)),
+        (1e-30, 1e-10, (8e-40,), (0.0, 1e-30)),
+        (-0.5, 1.0, (-4.0,), (4.0, np.nan)),
+    ],
+)
+def test_scales_that_are_no_usual_numbers(scale_a, scale_b, right, wrong):
+    p = Gemm(1, 1, 8, "NT", "e4m3", out="f32", block_a="1x128", block_b="1x128")
+    one = np.ones((1, 8), p.element.numpy)
+    arrays = {"A": one, "B": one, "scale_a": np.float32([[scale_a]]), "scale_b": np.float32([[scale_b]])}
+    with np.errstate(all="ignore"):
+        ref = reference(p, arrays)
+    for results, ok in ((right, True), (wrong, False)):
+        for result in results:
+            assert compare(np.float32([[result]]), ref).ok == ok, result

@@ -11,7 +11,7 @@ from ptxgen.codegen.config.config import Config
 from ptxgen.operations.gemm.problem import STRIDES, Gemm
 from ptxgen.operations.gemm.strided_arrays import A, B, C, elements, padded
 from ptxgen.problem.reference import Array, Deviation, epilogue_arrays, operands, parts_of, reference, verdict
-from ptxgen.runtime.check import CASES, CheckResult
+from ptxgen.runtime.check import CASES, CheckResult, scale_cases
 from ptxgen.runtime.driver import Driver
 from ptxgen.runtime.runner import Runner
 
@@ -61,7 +61,7 @@ def _deviation_of_sums(
 def _check(runner: Runner, p: Gemm, seed: int) -> list[CheckResult]:
     """The results of checking a loaded kernel in all cases."""
     checked = []
-    for inputs, *factors, initial in CASES:
+    for inputs, *factors, initial in (*CASES, *scale_cases(p)):
         alpha, beta = _factors(p, *factors)
         arrays = operands(p, seed, inputs) | epilogue_arrays(p, seed, inputs)
         if initial == "nan":

@@ -35,7 +35,8 @@ def product(p: Gemm, arrays: Mapping[str, Array], region: None = None) -> tuple[
 
 
 def _scaled(p: Gemm, a: Array, b: Array, arrays: Mapping[str, Array]) -> tuple[Array, Array]:
-    """``product`` with block scales. Where the product of two scales is NaN, the result is NaN."""
+    """``product`` with block scales. Where the product of two scales is infinite, Σ|a||b| is, too, and the sum is NaN:
+    kernels may multiply parts of a block, whose sums have both signs or are 0."""
     columns = []
     for name, extent in (("A", p.m), ("B", p.n)):
         s, x = p.scalings[name], arrays[f"scale_{name.lower()}"]
@@ -46,9 +47,9 @@ def _scaled(p: Gemm, a: Array, b: Array, arrays: Mapping[str, Array]) -> tuple[A
         of_k = slice(n * DEPTH, (n + 1) * DEPTH)
         left, right = a[..., of_k], b[..., of_k, :]
         scales = columns[0][..., n, None] * columns[1][..., None, :, n]  # in f32
-        scales = np.where(np.isfinite(scales), scales, np.nan).astype(np.float64)
-        exact = exact + scales * (left @ right)
-        scale = scale + np.abs(scales) * (np.abs(left) @ np.abs(right))
+        sizes = np.where(np.isinf(scales), np.inf, np.nan_to_num(np.abs(scales) * (np.abs(left) @ np.abs(right))))
+        scales = np.where(np.isinf(scales), np.nan, scales).astype(np.float64)
+        exact, scale = exact + scales * (left @ right), scale + sizes
     return exact, scale
 
 

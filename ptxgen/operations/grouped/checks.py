@@ -16,7 +16,7 @@ from ptxgen.operations.quantized.problem import QuantizedGemm
 from ptxgen.operations.quantized.reference import quantized_arrays
 from ptxgen.problem.base import ELEMENTWISE_OPERANDS
 from ptxgen.problem.reference import Array, Deviation, epilogue_arrays, operands, reference, verdict
-from ptxgen.runtime.check import CASES, CheckResult
+from ptxgen.runtime.check import CASES, CheckResult, scale_cases
 from ptxgen.runtime.driver import Driver, Timing
 from ptxgen.runtime.operand_sets import OperandSets
 from ptxgen.runtime.runner import Runner
@@ -31,7 +31,7 @@ def check_grouped(
     leading dimensions of the problem."""
     runner = Runner.of(driver, problem, config)
     try:
-        for inputs, alpha, beta, initial in CASES:
+        for inputs, alpha, beta, initial in (*CASES, *scale_cases(problem)):
             if problem.epilogue_dtype.integer:
                 alpha, beta = round(alpha), round(beta)
             beta = 0.0 if problem.gated else beta
