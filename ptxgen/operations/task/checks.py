@@ -26,6 +26,7 @@ from ptxgen.operations.task.oracle import Dense, Listed, Ordered, Result, differ
 from ptxgen.operations.task.problem import ResultArray, Task
 from ptxgen.operations.task.program import AXES, POSITIONS, Aggregate, Input, RowReduce, Scatter
 from ptxgen.operations.task.sum_parts import sums_of
+from ptxgen.operations.task.typical_vectors import typical_vectors
 from ptxgen.problem.dtypes import dtype
 from ptxgen.problem.reference import Array, Deviation
 from ptxgen.runtime.check import CheckResult
@@ -236,6 +237,7 @@ class TaskOperandSets(OperandSets):
         self.problem, self.arrays = problem, random_arrays(problem, seed=seed)
         self._oracles: dict[int, Result] = {}  # by the number of rows
         self.arrays |= random_keys(problem, "integers", np.random.default_rng(seed))  # sorted, none is out of range
+        self.arrays |= typical_vectors(problem, self.arrays)
         given = _with_padding(problem, stored(problem, self.arrays))
         sizes = {name: given.pop(name).nbytes for name in problem.outputs}
         # vectors are small, so all sets share them

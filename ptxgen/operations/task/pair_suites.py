@@ -31,11 +31,10 @@ KNN = {
     "1nn l1": (_L1, "C[i] argmin= accum;"),
     "1nn cosine": (_PRODUCTS, "C[i] argmin= max(1.0 - accum * p[i] * r[j], 0.0);"),
 }
-#: name -> (step, output) of the tasks of the suite pairwise. In measurements, normal values are passed as p and r, so
-#: the squared distances of fast lists have the standard deviation sqrt(4·K + 2)
+#: name -> (step, output) of the tasks of the suite pairwise
 PAIRWISE = {
     "range": (_SQUARES, "accum < near ? C.add(accum, i, j);"),
-    "range fast": (_PRODUCTS, "p[i] + r[j] - 2.0 * accum < -3.09 * sqrt(4.0 * f32(K) + 2.0) ? C.add(accum, i, j);"),
+    "range fast": (_PRODUCTS, f"{_FAST} < near ? C.add({_FAST}, i, j);"),
     "density": (_SQUARES, "C[i] logsumexp= accum * (-0.5);"),
     "density fast": (_PRODUCTS, f"C[i] logsumexp= {_FAST} * (-0.5);"),
     "kernel sum": (_SQUARES, "C[i] += exp(accum * (-0.5));"),
