@@ -3,7 +3,7 @@ kernel."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from typing import Any
@@ -79,16 +79,10 @@ def roles_of(program: Program) -> Roles:
     if by_columns:
         program = exchanged(program)
     every = [Use("", x.name, x.dtype, axes) for x in program.inputs for axes in x.uses]
-    named: list[Use] = []
-    for role, side in SIDES.items():
-        own = [u for u in every if set(u.axes) == side]
-        if not own:
-            index = "i,k" if role == "A" else "k,j"
-            raise InputError(f"the task reads no array at [{index}]; its step must read one")
-        named.append(replace(own[0], role=role))
-    rest = [u for u in every if not any((u.name, u.axes) == (x.name, x.axes) for x in named)]
-    named += [replace(u, role=f"input{n}") for n, u in enumerate(rest)]
+    named = _named_by_roles(every) or _with_roles(every)
     numbers = [x for x in program.inputs if not x.uses]
+    if {x.name for x in numbers} == set(_numbered("scalar", numbers)):
+        numbers.sort(key=lambda x: int(x.name.removeprefix("scalar")))
     scalars = tuple((f"scalar{n}", x.name, _parameter_type(x.dtype)) for n, x in enumerate(numbers))
     changes = {_element(u.name, u.axes): variable(_element(u.role, u.axes), u.dtype) for u in named}
     changes |= {
@@ -105,6 +99,39 @@ def roles_of(program: Program) -> Roles:
     )
     changed = with_variables(replace(program, inputs=inputs, outputs=outputs), changes)
     return Roles(changed, tuple(named), scalars, tuple(names), by_columns)
+
+
+def _with_roles(uses: list[Use]) -> list[Use]:
+    """The uses with their roles: A and B are the first ones with the axes of A and of B. InputError: there is none."""
+    named: list[Use] = []
+    for role, side in SIDES.items():
+        own = [u for u in uses if set(u.axes) == side]
+        if not own:
+            index = "i,k" if role == "A" else "k,j"
+            raise InputError(f"the task reads no array at [{index}]; its step must read one")
+        named.append(replace(own[0], role=role))
+    rest = [u for u in uses if not any((u.name, u.axes) == (x.name, x.axes) for x in named)]
+    return [*named, *(replace(u, role=f"input{n}") for n, u in enumerate(rest))]
+
+
+def _named_by_roles(uses: list[Use]) -> list[Use]:
+    """The uses with their names as roles, if all names are roles, as in the text of a problem: the order of first use
+    in such a text may differ from that of the program whose roles these are. Empty: they are not. If one array is A and
+    B, its name is A."""
+    sides = [[u for u in uses if set(u.axes) == side and u.name in ("A", role)] for role, side in SIDES.items()]
+    if not all(sides):
+        return []
+    a, b = sides[0][0], sides[1][0]
+    rest = {u.name: u for u in uses if u is not a and u is not b}
+    roles = _numbered("input", uses[2:])
+    if set(rest) != set(roles):
+        return []
+    return [replace(a, role="A"), replace(b, role="B"), *(replace(rest[role], role=role) for role in roles)]
+
+
+def _numbered(word: str, of: Collection[Any]) -> list[str]:
+    """The names of roles with numbers, as many as ``of`` has elements."""
+    return [f"{word}{n}" for n in range(len(of))]
 
 
 #: name of an axis or extent -> its name after i and j are exchanged
