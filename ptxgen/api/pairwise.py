@@ -36,14 +36,6 @@ from ptxgen.tuning.selection import require
 LISTED = 1 << 25  #: about the number of pairs that calls of topk list at once; a row with more is listed whole
 KEPT = 64  #: tasks of the caller's functions that an object keeps, at most
 
-_OUTPUTS: dict[str, Callable[..., Any]] = {
-    "matrix": forms.all_results,
-    "reduced": forms.reduced,
-    "listed": forms.listed,
-    "grouped": forms.grouped,
-    "best": forms.best,
-}
-
 
 class TopK(NamedTuple):
     """The best results of each row, the best first. ``values``, ``indices``: arrays with one row for each row of
@@ -99,6 +91,24 @@ def pairwise(
     if vx.shape[1] != vy.shape[1]:
         raise ShapeError(f"X has {vx.shape[1]} columns and Y has {vy.shape[1]}; they must be equal")
     require_same_memory("X", vx, "Y", vy)
+    given = pairs_of(step, reduce, finish, when, p, vx.dtype.name)
+    options = {
+        "precision": word("precision", precision, (task_call.EXACT, task_call.FAST)),
+        "compute": None if compute is None else word("compute", compute, COMPUTE_MODES.get(vx.dtype.name, ("None",))),
+    }
+    return Pairwise((X, vx), None if Y is None else (Y, vy), given, None if p is None else float(p), options)
+
+
+def pairs_of(
+    step: str | Callable[..., Any],
+    reduce: str,
+    finish: Callable[..., Any] | None,
+    when: Callable[..., Any] | None,
+    p: float | None,
+    element_type: str,
+) -> Pairs:
+    """The functions of ``pairwise`` for elements of a type, from its arguments. InputError, DtypeError: an argument
+    breaks a rule."""
     if isinstance(step, str):
         if step not in NAMED_STEPS:
             near = closest(step, NAMED_STEPS)
@@ -115,20 +125,15 @@ def pairwise(
         raise InputError(f"p is {shown(p)}; it must be a positive number")
     if p == math.inf:
         raise InputError("p is inf; it must be finite: write chebyshev, the limit of these distances")
-    if p is not None and vx.dtype.name == "f64":
+    if p is not None and element_type == "f64":
         raise DtypeError("X is f64; it must be of at most 32 bits with minkowski, whose logarithms are those of f32")
     word("reduce", reduce, REDUCTIONS)
-    given = Pairs(
+    return Pairs(
         step if isinstance(step, str) else _function("step", step, "x, y"),
         reduce,
         None if finish is None else _function("finish", finish),
         None if when is None else _function("when", when, "i, j"),
     )
-    options = {
-        "precision": word("precision", precision, (task_call.EXACT, task_call.FAST)),
-        "compute": None if compute is None else word("compute", compute, COMPUTE_MODES.get(vx.dtype.name, ("None",))),
-    }
-    return Pairwise((X, vx), None if Y is None else (Y, vy), given, None if p is None else float(p), options)
 
 
 def _rows(x: Any, name: str) -> View:
@@ -151,12 +156,11 @@ def _function(name: str, x: Any, parameters: str = "c") -> Callable[..., Any]:
     return x
 
 
-def _task(pairs: Pairs, form: tuple[Any, ...], test: Callable[..., Any] | None, finished: bool) -> TaskFunction:
-    """The task of an output. ``form``: a name in ``_OUTPUTS``, then the first arguments of the function that
-    ``_OUTPUTS`` has for the name."""
+def _task(pairs: Pairs, form: tuple[Any, ...], test: Any, finished: bool) -> TaskFunction:
+    """The task of an output. ``form``: a name in ``forms.OUTPUTS``, then the first arguments of the
+    function that ``OUTPUTS`` has for the name."""
     name, *words = form
-    caller = next((x for x in (test, pairs.finish, pairs.step, pairs.when) if isinstance(x, FunctionType)), None)
-    return TaskFunction(pairs.function(partial(_OUTPUTS[name], *words), test, finished), place=caller)
+    return TaskFunction(pairs.function(partial(forms.OUTPUTS[name], *words), test, finished), test or pairs.place)
 
 
 class _Kept(NamedTuple):
@@ -290,8 +294,8 @@ class Pairwise:
         minkowski, the sums are compared, as in ``argmin``."""
         flag("largest", largest)
         n = integer("n", n, 0, MOST_TOP)
-        direct = n > self.shape[_axis(axis)] or self._finishes_all  # what has no pair has no sum
-        best = self._compute(("best", largest, _axis(axis)), None, direct, n=n)
+        direct = n > self.shape[axis_of(axis)] or self._finishes_all  # what has no pair has no sum
+        best = self._compute(("best", largest, axis_of(axis)), None, direct, n=n)
         values, indices = best.values, best.j if axis == 1 else best.i
         if not direct:
             flat = _elementwise(_finishing(self._pairs), values.reshape(-1), self._numbers)
@@ -416,7 +420,7 @@ class Pairwise:
     def _reduced(
         self, op: str, axis: int, out: Any, test: Callable[..., Any] | None = None, finished: bool = True
     ) -> Any:
-        return self._compute(("reduced", op, _axis(axis)), test, finished, out=out)
+        return self._compute(("reduced", op, axis_of(axis)), test, finished, out=out)
 
     def _extremes(self, op: str, axis: int, out: Any) -> Any:
         """The extremes of each row. An increasing last step of a distance, such as a root, is applied to the extremes
@@ -488,7 +492,7 @@ def _float(element_type: str) -> str:
     return element_type if element_type == "f64" else "f32"
 
 
-def _axis(axis: Any) -> int:
+def axis_of(axis: Any) -> int:
     """``axis`` as an integer. InputError: it is neither 0 nor 1."""
     if isinstance(axis, bool) or not isinstance(axis, int | np.integer) or axis not in (0, 1):
         raise InputError(f"axis is {shown(axis)}; it must be 1, for results of each row of X, or 0, of Y")
@@ -510,7 +514,7 @@ def _elementwise(task: TaskFunction, x: Any, numbers: Mapping[str, Any], out: An
 
 @lru_cache(maxsize=64)
 def _finishing(pairs: Pairs) -> TaskFunction:
-    return TaskFunction(forms.finishing(pairs))
+    return TaskFunction(pairs.finishing())
 
 
 _NO_SUM = "reduce (k) { accum += A[i, k] * B[k, j]; }"

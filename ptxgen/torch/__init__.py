@@ -32,6 +32,7 @@ from ptxgen.torch.modules import (
     restore_modules,
 )
 from ptxgen.torch.override import Calls, enabled
+from ptxgen.torch.pairs import pairwise
 from ptxgen.torch.products import addmm, matmul
 from ptxgen.torch.scaled import scaled_mm
 from ptxgen.torch.sparse import sddmm, spmm
@@ -62,6 +63,7 @@ __all__ = [
     "matmul_over",
     "mlp",
     "module_states",
+    "pairwise",
     "replace_modules",
     "restore_modules",
     "scaled_mm",

@@ -9,6 +9,7 @@ import itertools
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
+from types import FunctionType
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
@@ -28,7 +29,7 @@ from ptxgen.operations.task.group_sums import SUM_TYPES
 from ptxgen.operations.task.language.canonical import canonical
 from ptxgen.operations.task.language.texts import parse
 from ptxgen.operations.task.problem import Task as Problem
-from ptxgen.operations.task.program import AXES, Input, Program, RowReduce, Store
+from ptxgen.operations.task.program import AXES, Input, Program, RowReduce, Store, Top
 from ptxgen.operations.task.roles import roles_of
 from ptxgen.operations.task.semirings import SEMIRINGS, semiring_program
 from ptxgen.problem.dtypes import from_numpy
@@ -110,8 +111,9 @@ class TaskFunction:
     operator between a tensor that requires a gradient and the result has no derivative; the message names the operator.
     """
 
-    def __init__(self, source: Any) -> None:
-        self._function = arrays_task.TaskFunction(source)
+    def __init__(self, source: Any, place: FunctionType | None = None) -> None:
+        """``source``, ``place``: as for ``ptxgen.api.task.TaskFunction``."""
+        self._function = arrays_task.TaskFunction(source, place)
         self._source = self._function.source
         self._key = str(next(_count))  # a number would be symbolic in compiled code
         self._known_outputs = False
@@ -127,9 +129,7 @@ class TaskFunction:
         if self._known_outputs and not is_dynamo_compiling() and self._is_direct(tensors):
             return self._function(**given, precision=precision)
         fast = word("precision", precision, (task_call.EXACT, task_call.FAST)) == task_call.FAST
-        types = tuple((name, _type_name(name, x)) for name, x in given.items())
-        prepared, around = _prepare(self._key, types), _numbers_around(self._key)
-        numbers = {**dict(around), **{name: x for name, x in given.items() if name not in tensors}}
+        prepared, numbers = _prepare(self._key, _types(given)), {**dict(_numbers_around(self._key)), **given}
         prepared.check(tensors)
         if prepared.batched(tensors):
             return self._batch(prepared, given, tensors, precision)
@@ -170,6 +170,15 @@ class TaskFunction:
             self._prepared[key] = _made(program, types)
             self._known_outputs = True
         return self._prepared[key]
+
+    @property
+    def key(self) -> str:
+        """The argument of ``result`` and ``best_indices``. The task exists as long as something else refers to it."""
+        return self._key
+
+    def best_program(self, types: tuple[tuple[str, str | None], ...]) -> OneProgram:
+        """The program of the function ``best_indices`` for arguments of these types."""
+        return _one(self._source.program(dict(types)))
 
     @property
     def numbers(self) -> dict[str, Any]:
@@ -233,6 +242,24 @@ class Prepared(NamedTuple):
         return any(name in tensors and tensors[name].dim() == ranks[name] + 1 for name in self.tiles)
 
 
+def result(key: str, given: dict[str, Any], fast: bool) -> Tensor:
+    """The result of a task with one output, without a batch. ``key``: ``TaskFunction.key``; ``given``: the arguments by
+    name. In compiled code, unlike the task, its key may come from a function of constants."""
+    tensors = {name: x for name, x in given.items() if isinstance(x, Tensor)}
+    return _results(_prepare(key, _types(given)), tensors, {**dict(_numbers_around(key)), **given}, fast)[0]
+
+
+def best_indices(key: str, n: int, given: dict[str, Any], fast: bool) -> Tensor:
+    """The indices of the n best values of each row or column, int32, for a task whose output is a list of these; -1
+    where there are fewer. The other arguments are those of ``result``; n is one of ``given``, too."""
+    program, known = _prepare_best(key, _types(given)), {**dict(_numbers_around(key)), **given}
+    return _run(BEST, program.text, [known[x] for x in program.arrays], [known[x] for x in program.numbers], n, fast)
+
+
+def _types(given: Mapping[str, Any]) -> tuple[tuple[str, str | None], ...]:
+    return tuple([(name, element_type(name, x)) for name, x in given.items()])
+
+
 _count = itertools.count()
 #: tasks by their keys, which are constants in compiled code
 _functions: WeakValueDictionary[str, TaskFunction] = WeakValueDictionary()
@@ -246,11 +273,16 @@ def _prepare(key: str, types: tuple[tuple[str, str | None], ...]) -> Prepared:
 
 
 @torch._dynamo.assume_constant_result  # type: ignore[untyped-decorator]
+def _prepare_best(key: str, types: tuple[tuple[str, str | None], ...]) -> OneProgram:
+    return _functions[key].best_program(types)
+
+
+@torch._dynamo.assume_constant_result  # type: ignore[untyped-decorator]
 def _numbers_around(key: str) -> tuple[tuple[str, Any], ...]:
     return tuple(_functions[key].numbers.items())
 
 
-def _type_name(name: str, x: Any) -> str | None:
+def element_type(name: str, x: Any) -> str | None:
     """The type of an argument, in the form of the argument of ``prepared``: "0-d f32" for a tensor without dimensions.
     DtypeError: no task has the type."""
     if x is None:
@@ -326,7 +358,7 @@ def _results(prepared: Prepared, tensors: dict[str, Tensor], numbers: dict[str, 
     given = {name: x.expand(m) if x.dim() == 0 else x for name, x in tensors.items()}
 
     def computed(each: OneProgram) -> Tensor:
-        return _run(each.text, [given[x] for x in each.arrays], [numbers[x] for x in each.numbers], fast)
+        return _run(TASK, each.text, [given[x] for x in each.arrays], [numbers[x] for x in each.numbers], fast)
 
     shared = prepared.shared
     if shared is None or k < several.LEAST_K or m * n * DTYPES[shared.empty].itemsize > several.MOST_BYTES:
@@ -338,14 +370,14 @@ def _results(prepared: Prepared, tensors: dict[str, Tensor], numbers: dict[str, 
     return tuple([reduction if each is None else computed(each) for each in shared.reading])
 
 
-def _run(text: str, arrays: Sequence[Tensor], numbers: Sequence[float], fast: bool) -> Tensor:
-    """The result of the operator for a program. InputError: the program reads too many arrays."""
+def _run(operator: Operator, text: str, arrays: Sequence[Tensor], numbers: Sequence[float], *options: Any) -> Tensor:
+    """The result of an operator for a program. InputError: the program reads too many arrays."""
     if len(arrays) > MOST_ARRAYS:
         raise InputError(
             f"the task, or one of its gradients, reads {len(arrays)} arrays; it must read {MOST_ARRAYS} or fewer"
         )
     absent = (None,) * (MOST_ARRAYS - len(arrays))
-    result: Tensor = TASK(*arrays, *absent, [float(x) for x in numbers], text, fast)
+    result: Tensor = operator(*arrays, *absent, [float(x) for x in numbers], text, *options)
     return result
 
 
@@ -363,13 +395,44 @@ def _compute(*args: Any) -> Tensor:
     given, (numbers, text, fast) = [x for x in args[:MOST_ARRAYS] if x is not None], args[MOST_ARRAYS:]
     program, function = _known(text)
     shape, torch_dtype = _result(program, given)
-    tensors, rest = iter(given), iter(numbers)
-    values = [next(tensors).detach().resolve_neg() if x.uses else _number(next(rest), x.dtype) for x in program.inputs]
+    values = _values(program, given, numbers)
     out = given[0].new_zeros(shape, dtype=torch_dtype) if program.when is not None and len(shape) == 2 else None
     if 0 in shape:
         return given[0].new_empty(shape, dtype=torch_dtype)
     result: Tensor = function(*values, out=out, precision=task_call.FAST if fast else task_call.EXACT)
     return result
+
+
+def _values(program: Program, tensors: Sequence[Tensor], numbers: Sequence[float]) -> list[Any]:
+    """The arguments of a program, from its tensors and its numbers."""
+    arrays, rest = iter(tensors), iter(numbers)
+    return [next(arrays).detach().resolve_neg() if x.uses else _number(next(rest), x.dtype) for x in program.inputs]
+
+
+def _compute_best(*args: Any) -> Tensor:
+    """The kernel of the operator that returns the indices of the best values."""
+    given, (numbers, text, _, fast) = [x for x in args[:MOST_ARRAYS] if x is not None], args[MOST_ARRAYS:]
+    program, function = _known(text)
+    empty = _fake_best(*args)
+    if 0 in empty.shape:
+        return empty
+    best = function(*_values(program, given, numbers), precision=task_call.FAST if fast else task_call.EXACT)
+    indices: Tensor = best.i if best.j is None else best.j
+    return indices
+
+
+def _fake_best(*args: Any) -> Tensor:
+    given, (_, text, n, _) = [x for x in args[:MOST_ARRAYS] if x is not None], args[MOST_ARRAYS:]
+    program = _known(text)[0]
+    extents, output = _extents(program, given), program.outputs[0]
+    assert isinstance(output, Top)
+    empty: Tensor = given[0].new_empty((extents[output.axis], n), dtype=torch.int32)
+    return empty
+
+
+def _no_gradient(ctx: Any, *_: Any) -> Any:
+    """The setup and the backward step of an operator whose result is integers."""
+    return (None,) * (MOST_ARRAYS + 4)
 
 
 def _number(x: float, type_name: str) -> int | float:
@@ -475,7 +538,7 @@ class _Backward:
             return self._gathered(step)
         arrays = [self.arrays[name] for name in _arrays_of(step.program)]
         numbers = [self.numbers[x.name] for x in step.program.inputs if not x.uses]
-        return _run(_text(step.program), arrays, numbers, self.fast)
+        return _run(TASK, _text(step.program), arrays, numbers, self.fast)
 
     def _gathered(self, of: gradients.Gathered) -> Tensor:
         """The elements of an input at the positions along k that the array ``positions`` has."""
@@ -534,5 +597,22 @@ TASK = Operator(
     _save,
     _backward,
     loop_over_batch(_call),
+    autocasts=False,
+)
+
+
+def _call_best(*args: Any) -> Tensor:
+    result: Tensor = BEST(*args)
+    return result
+
+
+BEST = Operator(
+    f"task_best({_arrays}, float[] numbers, str text, int n, bool fast) -> Tensor",
+    MOST_ARRAYS,
+    _compute_best,
+    _fake_best,
+    _no_gradient,
+    _no_gradient,
+    loop_over_batch(_call_best),
     autocasts=False,
 )

@@ -10,6 +10,7 @@ from tests.scripts import script
 from tests.torch_checks import Checks, pt, torch
 from tests.torch_mlp_checks import MlpChecks
 from tests.torch_override_checks import OverrideChecks, override
+from tests.torch_pairwise_checks import PairwiseChecks
 from tests.torch_sparse_checks import SparseChecks, dense
 from tests.torch_task_checks import TaskChecks
 
@@ -156,6 +157,15 @@ class TestMlp(MlpChecks):
 
 
 class TestTasks(TaskChecks):
+    device = "cuda"
+
+    @pytest.fixture(autouse=True)
+    def _gpu(self):
+        if not torch.cuda.is_available():
+            pytest.skip("PyTorch finds no GPU")
+
+
+class TestPairwise(PairwiseChecks):
     device = "cuda"
 
     @pytest.fixture(autouse=True)

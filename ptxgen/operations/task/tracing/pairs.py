@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from types import FunctionType
 from typing import Any
 
 from ptxgen.expr.node import Node
 from ptxgen.expr.value_types import type_of
 from ptxgen.operations.task.tracing import outputs
 from ptxgen.operations.task.tracing.functions import abs as absolute
-from ptxgen.operations.task.tracing.functions import axes, cast, exp2, log2, maximum, sqrt
+from ptxgen.operations.task.tracing.functions import axes, cast, exp2, log2, maximum, sqrt, where
 from ptxgen.operations.task.tracing.operands import lifted
 
 _i, _j, _k = axes("i j k")
@@ -44,6 +45,14 @@ def _square(x: Any, y: Any) -> Any:
     return (x - y) ** 2
 
 
+def _power(u: Any, p: Any) -> Any:
+    return exp2(p * log2(u))
+
+
+def _root(c: Any, p: Any) -> Any:
+    return exp2(log2(c) / p)
+
+
 def _canberra(x: Any, y: Any) -> Any:
     sizes = _float(absolute(x) + absolute(y))
     return absolute(x - y) / (sizes + (sizes == 0))  # 0 / 0 is 0
@@ -61,8 +70,8 @@ NAMED_STEPS = {
     "cityblock": NamedStep(lambda x, y: absolute(x - y)),
     "chebyshev": NamedStep(lambda x, y: absolute(x - y), "max"),
     "minkowski": NamedStep(
-        lambda x, y, p: exp2(p * log2(_float(absolute(x - y)))),
-        finish=lambda c, p: exp2(log2(c) / p),
+        lambda x, y, p: _power(_float(absolute(x - y)), p),
+        finish=_root,
         increases=True,
         takes_p=True,
     ),
@@ -77,14 +86,42 @@ NAMED_STEPS = {
 }
 
 
+def _zero_at_zero(f: Callable[..., Any]) -> Callable[..., Any]:
+    """A function like ``f``, but 0 at 0, with the derivative 0 there."""
+
+    def safe(c: Any, *numbers: Any) -> Any:
+        zero = c == 0
+        return where(zero, 0, f(where(zero, 1, c), *numbers))
+
+    return safe
+
+
+#: the distances whose derivative must be 0 between equal rows, where the chain rule alone would give NaN
+_DIFFERENTIABLE = {
+    "euclidean": replace(NAMED_STEPS["euclidean"], finish=_zero_at_zero(lambda c: sqrt(_float(c)))),
+    "minkowski": replace(
+        NAMED_STEPS["minkowski"],
+        step=lambda x, y, p: _zero_at_zero(_power)(_float(absolute(x - y)), p),
+        finish=_zero_at_zero(_root),
+    ),
+}
+
+
 @dataclass(frozen=True)
 class Pairs:
-    """The arguments of ``pairwise``: the step, its reduction, the finish, and the condition of the pairs to compute."""
+    """The arguments of ``pairwise``: the step, its reduction, the finish, and the condition of the pairs to compute.
+    ``differentiable``: named distances have finite derivatives between equal rows."""
 
     step: str | Callable[..., Any]
     reduce: str
     finish: Callable[..., Any] | None
     when: Callable[..., Any] | None
+    differentiable: bool = False
+
+    @property
+    def place(self) -> Any:
+        """A function of the caller, whose line errors name; None: there is none."""
+        return next((x for x in (self.finish, self.step, self.when) if isinstance(x, FunctionType)), None)
 
     @property
     def shared(self) -> bool:
@@ -93,7 +130,9 @@ class Pairs:
 
     @property
     def named(self) -> NamedStep | None:
-        return NAMED_STEPS[self.step] if isinstance(self.step, str) else None
+        if not isinstance(self.step, str):
+            return None
+        return (_DIFFERENTIABLE if self.differentiable else {}).get(self.step, NAMED_STEPS[self.step])
 
     @property
     def increases(self) -> bool:
@@ -104,14 +143,12 @@ class Pairs:
         self, output: Callable[..., Any], test: Callable[..., Any] | None = None, finished: bool = True
     ) -> Callable[..., Any]:
         """The function of the task. ``output``: the function that makes the output, given the result of a pair,
-        ``test``, the keys gx and gy, and n; ``finished``: False: the result of a pair is the reduction. Tracing finds
-        the numbers around the caller's functions, because these functions are in the closure of the returned
-        function."""
-        named, reduce, step, finish, when = self.named, self.reduce, self.step, self.finish, self.when
-        own = None if named is None or not finished else named.finish
-        if named is not None:
-            step, reduce = named.step, named.reduce
-        finish = finish if finished else None
+        ``test``, the keys gx and gy, and n; ``finished``: False: the result of a pair is the reduction. The function
+        may have a part of the rows: ``first_i``, ``first_j`` are then the numbers of the first ones. Tracing finds the
+        numbers around the caller's functions, because these functions are in the closure of the returned function."""
+        step, reduce = self._steps
+        own, finish = self._finishes if finished else (None, None)
+        when = self.when
 
         def pairs(
             X: Any,  # noqa: N803
@@ -123,12 +160,14 @@ class Pairs:
             p: Any = None,
             size: Any = None,
             n: Any = None,
+            first_i: Any = None,
+            first_j: Any = None,
         ) -> Any:
             i, j, k = AXES["i"], AXES["j"], AXES["k"]
             if when is not None:
-                outputs.restricted(when(i, j))
+                outputs.restricted(when(_shifted(i, first_i), _shifted(j, first_j)))
             elements = X[i, k], (X if Y is None else Y)[j, k]
-            c = outputs.reduce(reduce, k, step(*elements, *_given(p)), None, None)  # type: ignore[operator]
+            c = outputs.reduce(reduce, k, step(*elements, *_given(p)), None, None)
             if own is not None:
                 c = own(c, *_given(p, size), *(() if nx is None else (nx[i], (nx if ny is None else ny)[j])))
             if finish is not None:
@@ -137,18 +176,64 @@ class Pairs:
 
         return pairs
 
+    @property
+    def _steps(self) -> tuple[Callable[..., Any], str]:
+        """The function of two elements, and its reduction."""
+        if self.named is not None:
+            return self.named.step, self.named.reduce
+        assert callable(self.step)
+        return self.step, self.reduce
 
-def finishing(of: Pairs) -> Callable[..., Any]:
-    """The function of a task that computes the distance from each reduction in a vector V; A and B have no elements."""
-    finish = None if of.named is None else of.named.finish
-    assert finish is not None
+    @property
+    def _finishes(self) -> tuple[Callable[..., Any] | None, Callable[..., Any] | None]:
+        """The functions of the reduction, in order: that of the distance and the caller's."""
+        return None if self.named is None else self.named.finish, self.finish
 
-    def finished(A: Any, B: Any, V: Any, p: Any = None, size: Any = None) -> Any:  # noqa: N803
-        i, j, k = AXES["i"], AXES["j"], AXES["k"]
-        outputs.reduce("+", k, A[i, k] * B[k, j], None, None)
-        return outputs.reduce("+", j, finish(V[i], *_given(p, size)), None, None)
+    @property
+    def finishes(self) -> bool:
+        """True if results are functions of the reductions."""
+        return any(self._finishes)
 
-    return finished
+    def listed(self) -> Callable[..., Any]:
+        """The function of a task that computes the reduction of each pair of a list from its two rows, which P and R
+        have along i; A and B have no elements."""
+        step, reduce = self._steps
+
+        def reductions(A: Any, B: Any, P: Any, R: Any, p: Any = None) -> Any:  # noqa: N803
+            i, j, k = AXES["i"], AXES["j"], AXES["k"]
+            outputs.reduce("+", k, A[i, k] * B[k, j], None, None)
+            return outputs.reduce(reduce, j, step(P[i, j], R[i, j], *_given(p)), None, None)
+
+        return reductions
+
+    def finishing(self) -> Callable[..., Any]:
+        """The function of a task that computes the result from each reduction in a vector V. ``nx``, ``ny``: as in
+        ``function``, for each element of V; A and B have no elements."""
+        own, finish = self._finishes
+
+        def finished(
+            A: Any,  # noqa: N803
+            B: Any,  # noqa: N803
+            V: Any,  # noqa: N803
+            nx: Any = None,
+            ny: Any = None,
+            p: Any = None,
+            size: Any = None,
+        ) -> Any:
+            i, j, k = AXES["i"], AXES["j"], AXES["k"]
+            outputs.reduce("+", k, A[i, k] * B[k, j], None, None)
+            c = V[i]
+            if own is not None:
+                c = own(c, *_given(p, size), *(() if nx is None else (nx[i], ny[i])))
+            if finish is not None:
+                c = finish(c)
+            return outputs.reduce("+", j, c, None, None)
+
+        return finished
+
+
+def _shifted(axis: Any, first: Any) -> Any:
+    return axis if first is None else axis + first
 
 
 def _given(*numbers: Any) -> list[Any]:
@@ -182,3 +267,13 @@ def grouped(op: str, c: Any, test: Any, gx: Any, gy: Any, *_: Any) -> Any:
     """The output that reduces the pairs with equal keys. If an axis has no keys, its index is the key."""
     keys = (_i if gx is None else gx[_i], _j if gy is None else gy[_j])
     return outputs.grouped(op, *keys, c if test is None else outputs.tested(test(c)))
+
+
+#: form of an output -> the function that makes it
+OUTPUTS: dict[str, Callable[..., Any]] = {
+    "matrix": all_results,
+    "reduced": reduced,
+    "listed": listed,
+    "grouped": grouped,
+    "best": best,
+}
