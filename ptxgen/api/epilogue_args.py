@@ -10,7 +10,7 @@ from typing import Any
 from ptxgen.api.arrays import View, require_same_memory, tensor, view
 from ptxgen.api.block_scales import block_scales, scales_in_f32
 from ptxgen.arguments import shown, word
-from ptxgen.errors import InputError, ShapeError
+from ptxgen.errors import InputError, ShapeError, TaskError
 from ptxgen.problem.dtypes import DTYPES
 from ptxgen.problem.epilogue_ops import ACTIVATION, NUMBERED_OPS, arrays_of, epilogue_op, epilogue_op_names
 
@@ -146,7 +146,10 @@ def activation_name(activation: Any) -> str | None:
     if not isinstance(text, str) or (text.isidentifier() and text not in known):
         forms = tuple(x.form for x in NUMBERED_OPS.values())
         word("activation", text, (*known, *forms, "an expression of x"))
-    return epilogue_op(text).name
+    try:
+        return epilogue_op(text).name
+    except TaskError as error:
+        raise TaskError(f"activation is {shown(text)}; {error}", error.line, error.column) from error
 
 
 @functools.lru_cache(maxsize=256)

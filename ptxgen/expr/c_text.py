@@ -24,7 +24,7 @@ _INTEGER_FUNCTIONS = {"//": "floor_div", "%": "floor_mod", "max": "max_integer",
 _FLOAT_FUNCTIONS = {
     "max": "max_double",
     "min": "min_double",
-    **{name: name for name in ("ceil", "floor", "sqrt", "exp", "exp2", "log", "erf", "fmin", "fmax", "fma")},
+    **{name: name for name in ("ceil", "floor", "sqrt", "exp", "exp2", "log", "erf", "tanh", "fmin", "fmax", "fma")},
     "abs": "fabs",
 }
 #: operator -> C function whose double result is rounded once to the type of the expression

@@ -1,8 +1,8 @@
 """Derivatives of expressions of floats, and the terms of an expression.
 
 At points without a derivative the rules are PyTorch's: the derivative of ``abs`` at 0 is 0; with equal operands,
-``min`` and ``max`` give half of the derivative to each, ``fmin`` and ``fmax`` give all of it to the first. Conditions
-have the derivative 0.
+``min`` and ``max`` give half of the derivative to each, but all of it to an operand beside a number, as
+``torch.clamp``; ``fmin`` and ``fmax`` give all of it to the first. Conditions have the derivative 0.
 """
 
 from __future__ import annotations
@@ -166,8 +166,18 @@ def _share(a: Node, b: Node, type: str) -> Node:
     return node("+", type, cast(less(a, b), type), cast(node("<=", PRED, a, b), type))
 
 
-def _extreme(x: Node, outer: Node) -> tuple[Node, Node]:
+def _bounded(x: Node, outer: Node, value: Node, number: Node) -> Node:
+    """The derivative of the minimum or maximum ``x`` of a value and a number with respect to the value."""
+    inside = node("<=", PRED, *((number, value) if x.op == "max" else (value, number)))
+    return times(outer, cast(inside, outer.type)) if outer.op == "constant" else where(inside, outer)
+
+
+def _extreme(x: Node, outer: Node) -> tuple[Node | None, Node | None]:
     a, b = x.arguments
+    if b.op == "constant":
+        return _bounded(x, outer, a, b), None
+    if a.op == "constant":
+        return None, _bounded(x, outer, b, a)
     low, high = (b, a) if x.op == "max" else (a, b)
     if outer.op == "constant":  # as ``_sign``; other values may be infinite, and 0 times infinity is NaN
         half = scaled(outer, 0.5)
@@ -183,10 +193,33 @@ def _extreme_of_numbers(x: Node, outer: Node) -> tuple[Node, Node]:
     return where(first, outer), where(first, constant(0, outer.type), outer)
 
 
+def _power(x: Node, outer: Node) -> tuple[Node, Node]:
+    """As PyTorch: the derivative with respect to the base is 0 where the exponent is 0, and that with respect to the
+    exponent is 0 where the base is 0 and the exponent is not negative."""
+    base, exponent = x.arguments
+    zero = constant(0, x.type)
+    if exponent.op == "constant":
+        less_one = constant(exponent.value - 1, x.type)
+    else:
+        less_one = node("-", x.type, exponent, constant(1, x.type))
+    of_base = times(outer, times(exponent, node("pow", x.type, base, less_one)))
+    if exponent.op != "constant" or exponent.value == 0:
+        of_base = where(node("==", PRED, exponent, zero), constant(0, of_base.type), of_base)
+    at_zero = node("&", PRED, node("==", PRED, base, zero), node("<=", PRED, zero, exponent))
+    of_exponent = times(outer, times(x, node("log", x.type, base)))
+    return of_base, where(at_zero, constant(0, of_exponent.type), of_exponent)
+
+
 def _gaussian(a: Node) -> Node:
     """exp(-a²)."""
     wide = cast(a, _wide(a.type))
     return node("exp", wide.type, negative(times(wide, wide)))
+
+
+def _one_less_square(a: Node) -> Node:
+    """1 - a²."""
+    wide = cast(a, _wide(a.type))
+    return node("-", wide.type, constant(1, wide.type), times(wide, wide))
 
 
 Rule = Callable[[Node, Node], tuple[Node | None, ...]]
@@ -210,6 +243,8 @@ _RULES: dict[str, Rule] = {
     "exp2": lambda x, d: (times(scaled(d, math.log(2)), x),),
     "log": lambda x, d: (over(d, x.arguments[0]),),
     "log2": lambda x, d: (over(scaled(d, 1 / math.log(2)), x.arguments[0]),),
+    "tanh": lambda x, d: (times(d, _one_less_square(x)),),
+    "pow": _power,
     "erf": lambda x, d: (times(scaled(d, 2 / math.sqrt(math.pi)), _gaussian(x.arguments[0])),),
 }
 #: the operators of floats that have a derivative

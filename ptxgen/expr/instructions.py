@@ -90,7 +90,7 @@ _COMPARISONS = {"<": "lt", "<=": "le", "==": "eq", "!=": "ne"}
 _LOGIC = {"&": "and", "|": "or", "^": "xor"}
 _NAN = {"f32": "0f7FFFFFFF", "f64": "0d7FF8000000000000"}
 #: operators of f16 and bf16 that are computed in f32
-_IN_F32 = ("/", "sqrt", "rcp", "rsqrt", "exp", "exp2", "log", "log2", "erf")
+_IN_F32 = ("/", "sqrt", "rcp", "rsqrt", "exp", "exp2", "log", "log2", "erf", "tanh", "pow")
 
 
 #: exp(x) = 2^n 2^r for r = x log2(e) - n. log2(e) is the sum of two constants, so that the error does not grow with x.
@@ -125,6 +125,106 @@ _ERF = "; ".join(
         "mul.rn.f32 {f32_p}, {f32_p}, {f32_t}",
         "fma.rn.f32 {f32_p}, {f32_p}, {f32_e}, 0f3F800000",
         "copysign.f32 {d}, {a}, {f32_p}",
+    )
+)
+#: tanh(x) = 1 - 2 / (1 + exp(2 |x|)), with the sign of x; where |x| is less than 0.55, which loses bits, x + x s p(s)
+#: with s = x² and a polynomial p
+_TANH = "; ".join(
+    (
+        "abs.f32 {f32_t}, {a}",
+        "mul.rn.f32 {f32_e}, {f32_t}, 0f4038AA3B",
+        "ex2.approx.ftz.f32 {f32_e}, {f32_e}",
+        "add.rn.f32 {f32_e}, {f32_e}, 0f3F800000",
+        "rcp.approx.ftz.f32 {f32_e}, {f32_e}",
+        "fma.rn.f32 {f32_e}, {f32_e}, 0fC0000000, 0f3F800000",
+        "copysign.f32 {f32_e}, {a}, {f32_e}",
+        "mul.rn.f32 {f32_s}, {a}, {a}",
+        "fma.rn.f32 {f32_p}, {f32_s}, 0f3C7FCC11, 0fBD55DC0A",
+        "fma.rn.f32 {f32_p}, {f32_p}, {f32_s}, 0f3E085389",
+        "fma.rn.f32 {f32_p}, {f32_p}, {f32_s}, 0fBEAAA9B4",
+        "mul.rn.f32 {f32_p}, {f32_p}, {f32_s}",
+        "fma.rn.f32 {f32_p}, {f32_p}, {a}, {a}",
+        "setp.lt.f32 {pred_x}, {f32_t}, 0f3F0CCCCD",
+        "selp.f32 {d}, {f32_p}, {f32_e}, {pred_x}",
+    )
+)
+#: pow(x, y) = exp2(y log2 |x|). |x| = 2^e m with m from 2/3 to 4/3. With u = 2 (m - 1) / (m + 1), log m is
+#: u (1 + v p(v)) for v = u² and a polynomial p. The logarithm is the sum of two numbers, h and l, and so is its product
+#: with y, so that the error of the result does not grow with its exponent. Then 0, infinity and NaN; pow(±1, y) and
+#: pow(x, 0), which are 1; the sign of x if y is odd; NaN if x is negative and y is no integer
+_POW = "; ".join(
+    (
+        "abs.f32 {f32_t}, {a}",
+        "setp.lt.f32 {pred_x}, {f32_t}, 0f00800000",
+        "mul.rn.f32 {f32_m}, {f32_t}, 0f4B800000",
+        "selp.f32 {f32_m}, {f32_m}, {f32_t}, {pred_x}",
+        "selp.f32 {f32_e}, 0fC1C00000, 0f00000000, {pred_x}",
+        "mov.b32 {b32_m}, {f32_m}",
+        "sub.s32 {b32_i}, {b32_m}, 0x3F2AAAAB",
+        "and.b32 {b32_i}, {b32_i}, 0xFF800000",
+        "sub.s32 {b32_m}, {b32_m}, {b32_i}",
+        "mov.b32 {f32_m}, {b32_m}",
+        "cvt.rn.f32.s32 {f32_z}, {b32_i}",
+        "fma.rn.f32 {f32_e}, {f32_z}, 0f34000000, {f32_e}",
+        "add.rn.f32 {f32_f}, {f32_m}, 0fBF800000",
+        "add.rn.f32 {f32_m}, {f32_f}, 0f40000000",
+        "rcp.approx.ftz.f32 {f32_r}, {f32_m}",
+        "add.rn.f32 {f32_u}, {f32_f}, {f32_f}",
+        "mul.rn.f32 {f32_u}, {f32_u}, {f32_r}",
+        "sub.rn.f32 {f32_m}, {f32_f}, {f32_u}",
+        "add.rn.f32 {f32_m}, {f32_m}, {f32_m}",
+        "neg.f32 {f32_z}, {f32_u}",
+        "fma.rn.f32 {f32_m}, {f32_z}, {f32_f}, {f32_m}",
+        "mul.rn.f32 {f32_m}, {f32_m}, {f32_r}",
+        "mul.rn.f32 {f32_v}, {f32_u}, {f32_u}",
+        "mul.rn.f32 {f32_z}, {f32_v}, 0f3E800000",
+        "fma.rn.f32 {f32_m}, {f32_m}, {f32_z}, {f32_m}",
+        "fma.rn.f32 {f32_p}, {f32_v}, 0f39F6CB59, 0f3B11F4A5",
+        "fma.rn.f32 {f32_p}, {f32_p}, {f32_v}, 0f3C4CCDEF",
+        "fma.rn.f32 {f32_p}, {f32_p}, {f32_v}, 0f3DAAAAAA",
+        "mul.rn.f32 {f32_p}, {f32_p}, {f32_v}",
+        "mul.rn.f32 {f32_h}, {f32_u}, 0f3FB8AA3B",
+        "neg.f32 {f32_z}, {f32_h}",
+        "fma.rn.f32 {f32_l}, {f32_u}, 0f3FB8AA3B, {f32_z}",
+        "fma.rn.f32 {f32_l}, {f32_u}, 0f32A57060, {f32_l}",
+        "fma.rn.f32 {f32_l}, {f32_m}, 0f3FB8AA3B, {f32_l}",
+        "fma.rn.f32 {f32_l}, {f32_h}, {f32_p}, {f32_l}",
+        "add.rn.f32 {f32_s}, {f32_e}, {f32_h}",
+        "sub.rn.f32 {f32_z}, {f32_s}, {f32_e}",
+        "sub.rn.f32 {f32_h}, {f32_h}, {f32_z}",
+        "add.rn.f32 {f32_l}, {f32_h}, {f32_l}",
+        "add.rn.f32 {f32_h}, {f32_s}, {f32_l}",
+        "sub.rn.f32 {f32_z}, {f32_h}, {f32_s}",
+        "sub.rn.f32 {f32_l}, {f32_l}, {f32_z}",
+        "lg2.approx.f32 {f32_z}, {f32_t}",
+        "setp.gt.f32 {pred_x}, {f32_t}, 0f00000000",
+        "setp.lt.and.f32 {pred_x}, {f32_t}, 0f7F800000, {pred_x}",
+        "selp.f32 {f32_h}, {f32_h}, {f32_z}, {pred_x}",
+        "selp.f32 {f32_l}, {f32_l}, 0f00000000, {pred_x}",
+        "mul.rn.f32 {f32_p}, {b}, {f32_h}",
+        "neg.f32 {f32_z}, {f32_p}",
+        "fma.rn.f32 {f32_z}, {b}, {f32_h}, {f32_z}",
+        "fma.rn.f32 {f32_z}, {b}, {f32_l}, {f32_z}",
+        "mul.rn.f32 {f32_z}, {f32_z}, 0f3F317218",
+        "ex2.approx.f32 {f32_p}, {f32_p}",
+        "fma.rn.f32 {f32_z}, {f32_p}, {f32_z}, {f32_p}",
+        "setp.gt.f32 {pred_x}, {f32_p}, 0f00000000",
+        "setp.lt.and.f32 {pred_x}, {f32_p}, 0f7F800000, {pred_x}",
+        "selp.f32 {f32_p}, {f32_z}, {f32_p}, {pred_x}",
+        "setp.eq.f32 {pred_x}, {f32_t}, 0f3F800000",
+        "setp.eq.or.f32 {pred_x}, {b}, 0f00000000, {pred_x}",
+        "selp.f32 {f32_p}, 0f3F800000, {f32_p}, {pred_x}",
+        "mul.rn.f32 {f32_h}, {b}, 0f3F000000",
+        "cvt.rzi.f32.f32 {f32_z}, {f32_h}",
+        "setp.neu.f32 {pred_x}, {f32_z}, {f32_h}",
+        "cvt.rzi.f32.f32 {f32_z}, {b}",
+        "setp.eq.and.f32 {pred_x}, {f32_z}, {b}, {pred_x}",
+        "copysign.f32 {f32_h}, {a}, {f32_p}",
+        "selp.f32 {f32_p}, {f32_h}, {f32_p}, {pred_x}",
+        "setp.neu.f32 {pred_x}, {f32_z}, {b}",
+        "setp.lt.and.f32 {pred_x}, {a}, 0f00000000, {pred_x}",
+        "setp.lt.and.f32 {pred_x}, {f32_t}, 0f7F800000, {pred_x}",
+        "selp.f32 {d}, 0f7FFFFFFF, {f32_p}, {pred_x}",
     )
 )
 
@@ -184,6 +284,8 @@ def _floats() -> Iterator[Row]:
             2.0**-22,
         ),
         (_row("erf", "f32", _ERF, fma=8, alu=2, xu=2), 0.0, 2.0**-21),
+        (_row("tanh", "f32", _TANH, fma=9, alu=4, xu=2), 2.0**-21, 0.0),
+        (_row("pow", "f32", _POW, fma=40, alu=25, xu=6), 2.0**-20, 0.0),
     ):
         yield Row(
             row.operator, row.operand, row.result, row.first, row.lines, row.pipes, relative=relative, absolute=absolute

@@ -76,6 +76,8 @@ OPERATORS = {
         Operator("log", 1, frozenset((FLOAT,)), np.log),
         Operator("log2", 1, frozenset((FLOAT,)), np.log2),
         Operator("erf", 1, frozenset((FLOAT,)), _erf),
+        Operator("tanh", 1, frozenset((FLOAT,)), np.tanh),
+        Operator("pow", 2, frozenset((FLOAT,)), np.power),
         Operator("popcount", 1, frozenset((UNSIGNED,)), _popcount),
         Operator("&", 2, INTEGERS | {PREDICATE}, np.bitwise_and, **_LATTICE, identity=_all_ones),
         Operator("|", 2, INTEGERS | {PREDICATE}, np.bitwise_or, **_LATTICE, identity=lambda t: 0),

@@ -38,7 +38,7 @@ _UNARY = ("abs", "sqrt", "rsqrt", "exp", "exp2", "log", "log2", "erf")
 
 TORCH = Library(
     functions={
-        **{name: f"torch.{name}" for name in (*_UNARY, "fmin", "fmax")},
+        **{name: f"torch.{name}" for name in (*_UNARY, "tanh", "pow", "fmin", "fmax")},
         "min": "torch.minimum",
         "max": "torch.maximum",
     },
@@ -105,7 +105,8 @@ class PythonText:
         if x.op not in self._library.functions:
             raise DtypeError(f"operator is {x.op!r}; it must be one of {', '.join(self._library.functions)}")
         numbers = [y for y in x.arguments if y.op == "constant"]
-        if self._library.bounded is not None and len(numbers) == 1 and len(a) == 2:
+        bounds = x.op in ("min", "max", "fmin", "fmax")
+        if self._library.bounded is not None and len(numbers) == 1 and bounds:
             value = next(y for y in x.arguments if y.op != "constant")
             return self._library.bounded(x.op, self(value), number(numbers[0]))
         return f"{self._library.functions[x.op]}({', '.join(a)})"

@@ -76,7 +76,7 @@ def _range(x: Node, a: list[Range], known: Mapping[str, Range]) -> Range:
     if x.op in ("sqrt", "exp", "exp2"):
         undefined = a[0].nan or (x.op == "sqrt" and a[0].low < 0)
         return Range(0, math.inf, undefined)
-    if x.op == "erf":
+    if x.op in ("erf", "tanh"):
         return Range(-1, 1, a[0].nan)
     return every
 

@@ -3,6 +3,7 @@ operands."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -20,7 +21,7 @@ UNIT = {"f64": 2.0**-53, "f32": 2.0**-24, "f16": 2.0**-11, "bf16": 2.0**-8}
 GREATEST = {"f64": 1.7e308, "f32": 3.4e38, "f16": 65504.0, "bf16": 3.38e38}
 LEAST_NORMAL = {"f64": 2.3e-308, "f32": 1.2e-38, "f16": 6.2e-5, "bf16": 1.2e-38}
 #: operator -> the number of roundings that bounds the relative error of its instructions
-_ROUNDINGS = {"/": 4, "sqrt": 4, "rsqrt": 4, "exp": 8, "exp2": 4, "log": 8, "log2": 8, "erf": 1}
+_ROUNDINGS = {"/": 4, "sqrt": 4, "rsqrt": 4, "exp": 8, "exp2": 4, "log": 8, "log2": 8, "erf": 1, "tanh": 8, "pow": 16}
 #: operator -> additional absolute error of its f32 approximation, in rounding errors of the number 1
 _ABSOLUTE = {"log": 4, "log2": 4, "erf": 8}
 
@@ -133,6 +134,12 @@ def _passed(op: str, operands: list[tuple[Array, Array]]) -> Array:
     if op == "rcp":
         return _quotient(np.ones(np.shape(a)), np.zeros(np.shape(a)), a, ea)
     compute = OPERATORS[op].compute
+    if op == "pow":
+        b, eb = rest[0]
+        ends = [np.abs(compute(x, y) - compute(a, b)) for x in (a - ea, a + ea) for y in (b - eb, b + eb)]
+        greatest = functools.reduce(np.maximum, ends)  # NaN if an end is
+        certain = (ea == 0) & (eb == 0)
+        return np.where(certain, 0.0, np.where((a - ea > 0) | ((ea == 0) & (a == 0)), known(greatest), np.inf))
     if not np.any(ea):
         return np.zeros(np.shape(a))
     middle = compute(a)

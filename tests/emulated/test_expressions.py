@@ -35,7 +35,7 @@ def test_every_operator_has_rows_for_its_types() -> None:
         for t in VALUE_TYPES.values():
             if t.group in o.groups and not any(key[:2] == (o.name, t.name) for key in rows()):
                 missing.add((o.name, t.name))
-    assert missing == {(name, "f64") for name in ("exp", "exp2", "log", "log2", "erf")}
+    assert missing == {(name, "f64") for name in ("exp", "exp2", "log", "log2", "erf", "tanh", "pow")}
 
 
 @pytest.mark.parametrize("type", [t for t in VALUE_TYPES if t != "pred"])
@@ -46,7 +46,7 @@ def test_constants_are_operands(type: str) -> None:
     a = rng.integers(1, 50, 64).astype(ARRAYS[type])
     b = rng.integers(1, 4, 64).astype(ARRAYS[type])
     operators = [o for o in OPERATORS.values() if t.group in o.groups and o.operands == 2]
-    operators = [o for o in operators if (o.name, type) != ("-", "u8")]
+    operators = [o for o in operators if (o.name, type) not in (("-", "u8"), ("pow", "f64"))]
     roots, wanted = [], []
     three, two = constant(3, type), constant(2, type)
     for o in operators:
@@ -85,6 +85,41 @@ def test_random_expressions_give_the_values_of_numpy(sm: int) -> None:
         want = np.broadcast_to(evaluate(root, inputs, exact=False), got.shape)
         np.testing.assert_array_equal(got, want, err_msg=repr(root))
     assert len(roots) > 25
+
+
+def test_the_hyperbolic_tangent_is_accurate_near_0_and_far_from_it() -> None:
+    x = np.concatenate([np.linspace(-12, 12, 20000), np.geomspace(1e-44, 1, 20000)]).astype(np.float32)
+    [got] = computed([node("tanh", "f32", variable("a", "f32"))], {"a": ("f32", x)}, 90)
+    want = np.tanh(x.astype(np.float64))
+    assert (np.abs(got - want) <= 2.0**-22 * np.abs(want) + 2.0**-149).all()
+
+
+def test_the_error_of_powers_does_not_grow_with_the_exponent() -> None:
+    rng = np.random.default_rng(4)
+    near = 1 + rng.uniform(-1, 1, 20000) * 2.0 ** -rng.integers(1, 23, 20000)
+    bases = np.concatenate([2.0 ** rng.uniform(-149, 127, 20000), rng.uniform(0.5, 2, 20000), near])
+    x = bases.astype(np.float32)
+    with np.errstate(all="ignore"):
+        y = (rng.uniform(-126, 127, x.size) / np.log2(x.astype(np.float64))).astype(np.float32)
+    y[~np.isfinite(y)] = 0.5
+    [got] = computed(
+        [node("pow", "f32", variable("a", "f32"), variable("b", "f32"))], {"a": ("f32", x), "b": ("f32", y)}, 90
+    )
+    want = np.power(x.astype(np.longdouble), y.astype(np.longdouble)).astype(np.float64)
+    assert (np.abs(got - want) <= 2.0**-20 * want + 2.0**-148)[want < 3.4e38].all()
+
+
+def test_special_values_of_powers_are_those_of_c() -> None:
+    ends = [0.0, -0.0, 1.0, -1.0, 2.0, -2.0, 0.5, -8.0, 3.0, -3.0, 2.0**24 + 2, math.inf, -math.inf, math.nan, 1e-44]
+    x, y = (a.ravel().astype(np.float32) for a in np.meshgrid(ends, ends))
+    [got] = computed(
+        [node("pow", "f32", variable("a", "f32"), variable("b", "f32"))], {"a": ("f32", x), "b": ("f32", y)}, 90
+    )
+    with np.errstate(all="ignore"):
+        want = np.power(x.astype(np.float64), y.astype(np.float64)).astype(np.float32)
+    np.testing.assert_allclose(got, want, rtol=2.0**-20, atol=2.0**-148)
+    number = ~np.isnan(want)
+    np.testing.assert_array_equal(np.signbit(got)[number], np.signbit(want)[number])
 
 
 def test_the_error_of_exp_does_not_grow_with_its_argument() -> None:

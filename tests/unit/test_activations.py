@@ -60,6 +60,16 @@ CONFIGURATIONS = {
         (lambda x: ptxgen.maximum(x, 0) ** 2, X.clip(0) ** 2),
         (lambda x: x * ptxgen.erf(x), X * np.vectorize(math.erf)(X)),
         ("x > 0 ? x : 0.1 * x", np.where(X > 0, X, 0.1 * X)),
+        ("where(x > 0, x, 0.1 * x)", np.where(X > 0, X, 0.1 * X)),
+        ("clamp(x, -1, 1.5) + 1", X.clip(-1, 1.5) + 1),
+        ("tanh(x)", np.tanh(X)),
+        ("pow(x, 3) + pow(abs(x), 1.7)", X**3 + np.abs(X) ** 1.7),
+        ("pow(x * x + 1, -2)", (X * X + 1) ** -2.0),
+        (lambda x: x * ptxgen.tanh(ptxgen.log(1 + ptxgen.exp(x))), X * np.tanh(np.log1p(np.exp(X)))),
+        (lambda x: x * ptxgen.sigmoid(1.702 * x), X / (1 + np.exp(-1.702 * X))),
+        (lambda x: ptxgen.clamp(x, -1, 1) ** 2 + 2**x, X.clip(-1, 1) ** 2 + 2**X),
+        (lambda x: ptxgen.pow(abs(x), 0.5) + abs(x) ** -0.5, np.abs(X) ** 0.5 + np.abs(X) ** -0.5),
+        (lambda x, aux: ptxgen.pow(abs(x), aux), np.abs(X) ** AUX),
         (lambda x, aux: x * ptxgen.exp(-aux), X * np.exp(-AUX)),
     ],
 )
@@ -99,9 +109,10 @@ def test_convolutions_groups_and_jagged_groups_compute_them(monkeypatch: pytest.
 def test_every_family_is_right_with_an_expression(configuration: str) -> None:
     dtype, text = CONFIGURATIONS[configuration]
     m = 4 if "skinny" in text else 40
-    p = Gemm(m, 72, 64, "NT", dtype, epilogue="bias_column,x*sigmoid(1.702*x)+exp(-abs(aux))")
-    results = check_some(EmulatedDriver(H200), p, parse_config(text))
-    assert all(r.ok for r in results), [str(r) for r in results]
+    for n, expression in enumerate(("x*sigmoid(1.702*x)+exp(-abs(aux))", "tanh(x)*aux", "pow(abs(x)+1,aux)")):
+        p = Gemm(m, 72, 64, "NT", dtype, epilogue=f"bias_column,{expression}")
+        results = check_some(EmulatedDriver(H200), p, parse_config(text), n)
+        assert all(r.ok for r in results), [str(r) for r in results]
 
 
 def test_keys_have_the_canonical_text() -> None:
@@ -112,7 +123,15 @@ def test_keys_have_the_canonical_text() -> None:
     assert traced(lambda x: x * 2.0 + 0.1) == "x*2+0.1"
     scale = 3
     assert traced(lambda x, aux: x * scale - aux) == "x*3-aux"
-    for text in ("x*sigmoid(x)", "gelu(x)", "gelu_erf(x)*aux", "x>0?x:exp(x)-1", "x==1?2:0", "fma(x,x,inf)"):
+    for text in (
+        "x*sigmoid(x)",
+        "gelu(x)",
+        "gelu_erf(x)*aux",
+        "x>0?x:exp(x)-1",
+        "x==1?2:0",
+        "fma(x,x,inf)",
+        "pow(x,tanh(x))",
+    ):
         root = Gemm(8, 8, 8, epilogue=text).epilogue
         assert Gemm(8, 8, 8, epilogue=root).epilogue == root
     assert Conv(1, 8, 8, 8, 8, 1, 1, epilogue="bias,max(x,aux)").epilogue_operands == ("bias", "aux")
@@ -121,7 +140,7 @@ def test_keys_have_the_canonical_text() -> None:
 
 @pytest.mark.parametrize("target", ["sm_75", "sm_90", "sm_120"])
 def test_ptxas_takes_them(target: str) -> None:
-    for epilogue in ("gelu_erf", "clamp(-1,1)", "x*log(1+exp(aux))/sqrt(abs(x))"):
+    for epilogue in ("gelu_erf", "clamp(-1,1)", "x*log(1+exp(aux))/sqrt(abs(x))", "tanh(x)", "pow(x,0.7)"):
         config = parse_config("ms=4 ns=4 ml=16 nl=32 lanes_m=4 cp_async_a=0 cp_async_b=0")
         assert assemble(render(plan_for(Gemm(16, 32, 8, epilogue=epilogue), config, device(target)))).cubin
 
@@ -148,7 +167,10 @@ def test_the_bound_finds_a_wrong_value_and_holds_for_numbers_that_round() -> Non
         ("x[i]", TaskError, "i is no index; an activation reads x, aux and up, without indices"),
         ("clamp(1)", InputError, r"'clamp\(1\)'; it must have the form clamp\(low,high\)"),
         ("clamp(2,1)", InputError, "its first number must be at most the second"),
-        ("x*", TaskError, "the text ends early"),
+        ("x*", TaskError, r"activation is 'x\*'; line 1, column 3: the text ends early; it must be an expression\n"),
+        ("clamp(x, 1)", TaskError, r"activation is 'clamp\(x, 1\)'; .*clamp has 2 arguments; it must have 3"),
+        ("where(x, 1, 2)", TaskError, "the condition of . is a number of f64; it must be a comparison"),
+        ("x**2", TaskError, r"write pow\(x, y\)"),
         ("aux*x", InputError, r"activation is 'aux\*x' and aux is None; the expression reads it"),
         (lambda x: math.exp(x), TaskError, "write ptxgen.exp"),
         (lambda: 1, InputError, "it must have one, the sum, or a second one, aux or up"),

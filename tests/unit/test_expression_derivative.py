@@ -62,6 +62,15 @@ def test_at_points_without_derivative() -> None:
         gradients = derivatives(node(name, "f64", X, Y), ("x", "y"))
         assert tuple(evaluate(gradients[x], tie) for x in "xy") == wanted
     assert evaluate(derivatives(node("abs", "f64", X), ("x",))["x"], {"x": 0.0}) == 0
+    for name, bound in (("max", 2.0), ("min", 2.0), ("max", 1.5), ("min", 1.5)):  # torch.clamp
+        for operands in ((X, constant(bound, "f64")), (constant(bound, "f64"), X)):
+            for factor, of_one in ((X, 2.0), (constant(1, "f64"), 1.0)):
+                root = node("*", "f64", factor, node(name, "f64", *operands))
+                got = evaluate(derivatives(root, ("x",))["x"], {"x": bound})
+                assert got == (2 * bound if factor is X else of_one)
+    power = derivatives(node("pow", "f64", X, Y), ("x", "y"))
+    for point, wanted in (((0.0, 0.0), (0.0, 0.0)), ((0.0, 2.0), (0.0, 0.0)), ((0.0, 1.0), (1.0, 0.0))):
+        assert tuple(float(evaluate(power[x], dict(zip("xy", point, strict=True)))) for x in "xy") == wanted
     nan = derivatives(node("fmin", "f64", X, Y), ("x", "y"))
     assert [float(evaluate(nan[x], {"x": 1.0, "y": np.nan})) for x in "xy"] == [1, 0]
 

@@ -269,7 +269,7 @@ ERRORS = {
     "semicolon before a name": (RANGES + " { accum = 0‸ reduce (k) { accum += P[i, k]; } C[i, j] = accum; }", "write ; here"),
     "C and": (f"{RANGES} {{ {SUM} accum > 0 &‸& accum < 1 ? L.add(accum); }}", "write and"),
     "C not": (f"{RANGES} {{ {SUM} ‸!accum ? L.add(accum); }}", "write not"),
-    "power": (f"{RANGES} {{ {SUM} C[i, j] = accum *‸* 2; }}", "write x * x"),
+    "power": (f"{RANGES} {{ {SUM} C[i, j] = accum *‸* 2; }}", "write pow(x, y)"),
     "for": ("‸for (i = 0; i < M; i++)", "write where"),
     "empty": ("‸", "the text ends early"),
     "character": (RANGES + " { reduce (k) { accum += P[i, k] ‸@ 2; } }", "no character of the language"),

@@ -265,7 +265,7 @@ def matmul(P, R):
 
 
 def power(P, R):
-    return ptxgen.sum(k, P[i, k] ** 0.5 * R[k, j])
+    return ptxgen.sum(k, ptxgen.cast(P[i, k], "s32") ** 1.5 * R[k, j])
 
 
 def string(P, R):
@@ -324,7 +324,7 @@ ERRORS = {
     float_key: ("ptxgen.sum_by(t[i], t[j], ptxgen.sum(k, P[i, k] * R[k, j]))", "it must be an integer"),
     axis_last: ("ptxgen.sum(P[i, k] * R[k, j], k)", "write ptxgen.sum(k, …)"),
     matmul: ("P @ R", "ptxgen.sum(k, …)"),
-    power: ("P[i, k] ** 0.5", "write ptxgen.exp2(y * ptxgen.log2(x))"),
+    power: ('ptxgen.cast(P[i, k], "s32") ** 1.5', "cast the other operand: write f32"),
     string: ('P[i, k] * "2"', "an operand is str"),
     when_accum: ("ptxgen.when(c > 0)", "write ptxgen.select"),
     method: ("(P[i, k] * R[k, j]).sum", "write ptxgen.sum"),

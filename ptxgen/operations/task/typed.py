@@ -32,12 +32,14 @@ _PRECISION = {"f64": 53, "f32": 24, "f16": 11, "bf16": 8}
 #: type of a narrow input -> the type in which arithmetic on it happens
 _WIDENED = {"f16": "f32", "bf16": "f32", "s16": "s32", "u16": "s32", "s8": "s32", "u8": "s32", PRED: "s32"}
 BITWISE = ("&", "|", "^", "~", "<<", ">>")
-FLOAT_FUNCTIONS = ("sqrt", "rsqrt", "exp", "exp2", "log", "log2", "erf")
+MOST_FACTORS = 64  #: the greatest power of which products are made
+FLOAT_FUNCTIONS = ("sqrt", "rsqrt", "exp", "exp2", "log", "log2", "erf", "tanh")
 #: function -> its number of arguments, -1: two or more
 FUNCTIONS = {
-    **dict.fromkeys((*FLOAT_FUNCTIONS, "abs", "popcount"), 1),
+    **dict.fromkeys((*FLOAT_FUNCTIONS, "sigmoid", "abs", "popcount"), 1),
     **dict.fromkeys(("min", "max", "fmin", "fmax"), -1),
-    "fma": 3,
+    "pow": 2,
+    **dict.fromkeys(("fma", "clamp", "where"), 3),
 }
 
 
@@ -327,6 +329,8 @@ def call(name: str, arguments: tuple[Value, ...]) -> Value:
     if len(arguments) != wanted and (wanted > 0 or len(arguments) < 2):
         number = f"{wanted} argument{'s' * (wanted > 1)}" if wanted > 0 else "2 or more arguments"
         raise TaskError(f"{name} has {len(arguments)} argument{'s' * (len(arguments) != 1)}; it must have {number}")
+    if name in _COMPOSED:
+        return _COMPOSED[name](*arguments)
     if wanted == 1:
         return unary(name, arguments[0])
     if name == "fma":
@@ -335,6 +339,54 @@ def call(name: str, arguments: tuple[Value, ...]) -> Value:
     for other in arguments[1:]:
         result = binary(name, result, other)
     return result
+
+
+def _sigmoid(x: Value) -> Value:
+    """The logistic function, 1 / (1 + exp(-x))."""
+    one = Number(1.0)
+    return binary("/", one, binary("+", one, unary("exp", unary("neg", x))))
+
+
+def _clamp(x: Value, low: Value, high: Value) -> Value:
+    """``x``, at least ``low`` and at most ``high``; NaN if one is NaN."""
+    return binary("min", binary("max", x, low), high)
+
+
+def _power(x: Value, y: Value) -> Value:
+    """``x`` to the power ``y``: products of ``x`` if ``y`` is an integer without a type up to ``MOST_FACTORS``, and one
+    divided by them if it is negative; a root if it is 1/2 or -1/2."""
+    if isinstance(y, Number) and not isinstance(x, Number):
+        if y.value == int(y.value) and abs(y.value) <= MOST_FACTORS:
+            return _whole_power(x, int(y.value))
+        if abs(y.value) == 0.5:
+            return unary("sqrt" if y.value > 0 else "rsqrt", x)
+    if isinstance(x, Number) and isinstance(y, Number):
+        with np.errstate(all="ignore"):
+            return Number(float(np.power(_as_float(x.value), _as_float(y.value))))
+    return _applied("pow", *joined("pow", x, y))
+
+
+def _whole_power(x: Value, n: int) -> Value:
+    """``x`` to the power of an integer, by squares."""
+    if n < 0:
+        return binary("/", Number(1.0), _whole_power(x, -n))
+    result: Value | None = None
+    square = x
+    while n:
+        if n & 1:
+            result = square if result is None else binary("*", result, square)
+        n >>= 1
+        square = binary("*", square, square) if n else square
+    return Number(1.0) if result is None else result
+
+
+#: functions that are expressions of operators
+_COMPOSED: dict[str, Callable[..., Value]] = {
+    "sigmoid": _sigmoid,
+    "clamp": _clamp,
+    "pow": _power,
+    "where": lambda *operands: choice(*operands),
+}
 
 
 def choice(test: Value, yes: Value, no: Value) -> Value:

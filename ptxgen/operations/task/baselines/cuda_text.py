@@ -21,7 +21,7 @@ STAGES = 3
 #: the largest bytes of shared memory that a launch may have without an attribute
 SHARED_LIMIT = 48 << 10
 TYPES = {**C_TYPES, "f16": "__half", "bf16": "__nv_bfloat16"}
-_UNARY = {"abs": "fabs", **{name: name for name in ("sqrt", "rsqrt", "exp", "exp2", "log", "log2", "erf")}}
+_UNARY = {"abs": "fabs", **{name: name for name in ("sqrt", "rsqrt", "exp", "exp2", "log", "log2", "erf", "tanh")}}
 #: (operator, type) -> function of CUDA; minimum and maximum of floats ignore NaN
 FUNCTIONS = {
     **{(op, "f32"): f"{name}f" for op, name in _UNARY.items()},
@@ -31,6 +31,8 @@ FUNCTIONS = {
         for op in ("min", "max", "fmin", "fmax")
         for element_type in ("f32", "f64")
     },
+    ("pow", "f32"): "powf",
+    ("pow", "f64"): "pow",
     **{("fma", element_type): f"fma{'f' * (element_type == 'f32')}" for element_type in ("f32", "f64")},
     **{(op, element_type): op for op in ("min", "max") for element_type in ("s32", "u32")},
     ("rcp", "f32"): "__frcp_rn",

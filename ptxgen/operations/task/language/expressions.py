@@ -121,6 +121,9 @@ class Expressions:
             )
         return call(str(name), tuple(self.value(y) for y in arguments))
 
+    def read_chosen(self, x: Any) -> Value:
+        return call("where", tuple(self.value(y) for y in x.children[0].children if y is not None))
+
     def read_name(self, x: Any) -> Value:
         return self.scope.named(x.children[0])
 

@@ -72,6 +72,7 @@ arguments: [expr ("," expr)*]
      | name
      | index
      | NAME "(" arguments ")" -> call
+     | "where" "(" arguments ")" -> chosen
      | "(" expr ")" -> group
      | "(" expr "," expr ")" -> pair
 name: NAME
@@ -93,7 +94,7 @@ _DEEPEST = 200
 #: (previous token, token) from other languages -> what to write instead
 _ADVICE = {
     ("", "for"): "write where (i in [0, M], j in [0, N]) { … }",
-    ("*", "*"): "write x * x, or exp2(y * log2(x))",
+    ("*", "*"): "write pow(x, y)",
     ("&", "&"): "write and",
     ("|", "|"): "write or",
     ("+", "+"): "write += 1",
@@ -244,7 +245,7 @@ def _wanted(accepts: Iterable[str]) -> str:
     names, accepted = set(accepts), []
     if "NUMBER" in names:
         accepted.append("an expression")
-        names -= {"NUMBER", "NAME", "INF", "NAN", "TRUE", "FALSE", "LPAR", "MINUS", "TILDE", "NOT"}
+        names -= {"NUMBER", "NAME", "INF", "NAN", "TRUE", "FALSE", "WHERE", "LPAR", "MINUS", "TILDE", "NOT"}
     if {"PLUS", "STAR"} <= names:
         accepted.append("an operator")
         names -= {*_OPERATORS, "QMARK", "DOT", "LSQB"}

@@ -25,6 +25,7 @@ __all__ = [
     "bit_xor",
     "bottom",
     "cast",
+    "clamp",
     "count_by",
     "distinct",
     "erf",
@@ -44,12 +45,15 @@ __all__ = [
     "min_by",
     "minimum",
     "popcount",
+    "pow",
     "prod",
     "prod_by",
     "rsqrt",
+    "sigmoid",
     "sqrt",
     "sum",
     "sum_by",
+    "tanh",
     "top",
     "when",
     "where",
@@ -112,6 +116,27 @@ def log2(x: Any) -> Traced:
 def erf(x: Any) -> Traced:
     """The error function of x."""
     return _function("erf", x)
+
+
+def tanh(x: Any) -> Traced:
+    """The hyperbolic tangent of x."""
+    return _function("tanh", x)
+
+
+def sigmoid(x: Any) -> Traced:
+    """The logistic function, 1 / (1 + exp(-x))."""
+    return _function("sigmoid", x)
+
+
+def pow(x: Any, y: Any) -> Traced:
+    """x to the power y, NaN if x is negative and y is no integer. ``x ** y`` is the same. Products if y is an integer
+    in the function from -64 to 64, a root if it is 1/2."""
+    return _function("pow", x, y)
+
+
+def clamp(x: Any, low: Any, high: Any) -> Traced:
+    """x, at least low and at most high; NaN if x is NaN."""
+    return _function("clamp", x, low, high)
 
 
 def sqrt(x: Any) -> Traced:

@@ -18,14 +18,15 @@ from ptxgen.expr.value_types import PRED, type_of
 from ptxgen.operations.task.assembling import axes_of, check_nesting, number_type
 from ptxgen.operations.task.program import ACCUMULATOR, Output
 from ptxgen.operations.task.tracing.places import error, frame, placed, source, span
-from ptxgen.operations.task.typed import Number, Scalar, Value, binary, unary
+from ptxgen.operations.task.typed import Number, Scalar, Value, binary, call, unary
 
 #: function of Python, NumPy or math -> the function of tasks to write instead
 _FUNCTIONS = {
     **{
         name: name
-        for name in ("exp", "exp2", "log", "log2", "erf", "sqrt", "where", "minimum", "maximum", "fmin", "fmax")
+        for name in ("exp", "exp2", "log", "log2", "erf", "tanh", "sqrt", "where", "minimum", "maximum", "fmin", "fmax")
     },
+    **{name: name for name in ("sigmoid", "clamp", "pow")},
     **{name: name for name in ("sum", "prod", "argmin", "argmax", "mean", "any", "all", "logsumexp")},
     "fabs": "abs",
     "absolute": "abs",
@@ -33,6 +34,9 @@ _FUNCTIONS = {
     "min": "minimum",
     "max": "maximum",
     "select": "where",
+    "clip": "clamp",
+    "power": "pow",
+    "float_power": "pow",
 }
 
 
@@ -43,8 +47,6 @@ def _refused(name: str) -> str:
     what = f"{function or name} is of numbers, and {name} is none while the function is traced"
     if function in _FUNCTIONS:
         return f"{what}; write ptxgen.{_FUNCTIONS[function]}"
-    if function == "pow":
-        return f"{what}; write x * x, or ptxgen.exp2(y * ptxgen.log2(x))"
     if function in ("float", "int", "bool", "round", "float32", "float64", "int32"):
         type = "s32" if function.startswith(("int", "round")) else "f64" if function == "float64" else "f32"
         return f"{what}; write ptxgen.cast(…, {type!r})"
@@ -169,12 +171,10 @@ class Operand:
         return computed(lambda x: unary("not" if isinstance(x, Node) and x.type == PRED else "~", x), self)
 
     def __pow__(self, other: Any) -> Traced:
-        if type(other) is not int or not 1 <= other <= 8:
-            raise error("the exponent must be an integer from 1 to 8; write ptxgen.exp2(y * ptxgen.log2(x))")
-        power = +self
-        for _ in range(other - 1):
-            power = power * self
-        return power
+        return computed(lambda x, y: call("pow", (x, y)), self, other)
+
+    def __rpow__(self, other: Any) -> Traced:
+        return computed(lambda x, y: call("pow", (x, y)), other, self)
 
     def _fail(self, *_: Any, **__: Any) -> NoReturn:
         raise error(_refused(self._name))
@@ -200,9 +200,6 @@ class Operand:
     __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __divmod__ = __rdivmod__ = __matmul__ = __rmatmul__ = (
         _no_operator
     )
-
-    def __rpow__(self, other: Any) -> NoReturn:
-        raise error("a power of a number is no operator; write ptxgen.exp2(x * ptxgen.log2(y))")
 
     def __getitem__(self, index: Any) -> Traced:
         raise error(f"{self._name} has no elements; an array has all of its axes in one index: write P[i, k]")
