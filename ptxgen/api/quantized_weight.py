@@ -22,12 +22,12 @@ class QuantizedWeight:
 
     ``packed``: N×K int8 in the format s8, uint8 in u8, or N×K/2 uint8 in s4 and u4, the weight of the even k in the low
     bits of a byte. ``scales``: N×G of float16, bfloat16 or float32; K/G adjacent weights of a row share a scale: 32,
-    64, 128 or all of the row. ``zeros``: the zero points of the formats u8 and u4, N×G uint8, at most 255 and 15, which
-    are subtracted before the product with the scale; None: 0. Those in memory of a GPU are not checked. Arrays of
-    experts are E×N×K, or E×N×K/2, and E×N×G. All are of one library in one memory; their rows are contiguous.
-    ``format``: s8, u8, s4 or u4. ``precision``: exact, or fast:
-    kernels may round weights times their scales to the type of the activations, which scales then have. That is the
-    rounding of ``dequantize().to(dtype)``; many rows of activations take less time.
+    64, 128 or all of the row. ``zeros``: the zero points of the formats u8 and u4, N×G uint8, at most 255 and 63, which
+    are subtracted before the product with the scale; None: 0. Those in memory of a GPU are not checked: the low 6 bits
+    of a zero point of u4 count. Arrays of experts are E×N×K, or E×N×K/2, and E×N×G. All are of one library in one
+    memory; their rows are contiguous. ``format``: s8, u8, s4 or u4. ``precision``: exact, or fast: kernels may round
+    weights times their scales to the type of the activations, which scales then have. That is the rounding of
+    ``dequantize().to(dtype)``; many rows of activations take less time.
 
     ``gemm(a, w)`` computes A·Wᵀ, as ``ptxgen.torch.linear`` does; ``gemm_jagged(x, w, offsets)`` multiplies the rows of
     each expert by its weights. Each call reads the arrays: their contents may
@@ -53,8 +53,9 @@ class QuantizedWeight:
             views["zeros"] = tensor(zeros, "zeros")
             if views["zeros"].dtype.name != "u8":
                 raise DtypeError(f"zeros is {views['zeros'].dtype}; it must be uint8")
-            if views["zeros"].host and (greatest := int(as_numpy(views["zeros"]).max(initial=0))) > known.largest:
-                raise InputError(f"zeros has {greatest}; with format {format} zero points are at most {known.largest}")
+            most = known.largest_zero
+            if views["zeros"].host and (greatest := int(as_numpy(views["zeros"]).max(initial=0))) > most:
+                raise InputError(f"zeros has {greatest}; with format {format} zero points are at most {most}")
         for name, v in views.items():
             if name != "packed" and v.shape not in (shapes := _shapes(shape)):
                 allowed, rows = ", ".join(map(str, shapes)), "x".join(map(str, shape[:-1]))
@@ -176,7 +177,7 @@ def dequantized(packed: Any, scales: Any, zeros: Any, format: str) -> Any:
     if known.per_byte == 2 and known.signed:
         values = values - 16 * (values > known.largest)
     if zeros is not None:
-        values = values - library.floats(zeros)[..., None]
+        values = values - library.floats(zeros & known.largest_zero)[..., None]
     return (values * library.floats(scales)[..., None]).reshape(*rows, width * known.per_byte)
 
 

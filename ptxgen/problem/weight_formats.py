@@ -29,6 +29,12 @@ class WeightFormat:
         return self.least + (1 << self.bits) - 1
 
     @property
+    def largest_zero(self) -> int:
+        """The largest zero point. One of 4-bit weights may be greater than the weights, as 16 in formats that store it
+        less 1; kernels read its low 6 bits, of which they make significand bits."""
+        return 255 if self.bits == 8 else 63
+
+    @property
     def storage(self) -> str:
         """The element type of the array that stores the weights."""
         return "s8" if self.name == "s8" else "u8"

@@ -14,5 +14,6 @@
 
 ## Minus the power of two and a zero point, in the lower half; the same over 16 in the upper half.
 <%def name="zero_point(q, to, zero)">
+    and.b32 ${zero}, ${zero}, ${q.zero_bits};
     mad.lo.u32 ${to[0]}, ${zero}, ${q.byte_zero}, ${q.byte_offset};
 </%def>

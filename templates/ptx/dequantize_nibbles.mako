@@ -16,5 +16,6 @@
 
 ## Minus the power of two and a zero point, in both halves.
 <%def name="zero_point(q, to, zero)">
+    and.b32 ${zero}, ${zero}, ${q.zero_bits};
     mad.lo.u32 ${to[0]}, ${zero}, 0x10001, ${q.offset};
 </%def>

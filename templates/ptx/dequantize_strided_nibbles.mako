@@ -22,6 +22,7 @@
 
 ## Minus the power of two and a zero point, in both halves; the same over 16 for upper nibbles.
 <%def name="zero_point(q, to, zero)">
+    and.b32 ${zero}, ${zero}, ${q.zero_bits};
     mad.lo.u32 ${to[0]}, ${zero}, 0x10001, ${q.offset};
 % if q.upper:
     mad.lo.u32 ${to[1]}, ${zero}, ${q.upper_zero}, ${q.upper_offset};

@@ -56,15 +56,16 @@ def computed(p: QuantizedGemm, config: str, arrays: dict[str, np.ndarray]) -> np
 )
 @pytest.mark.parametrize("dtype", ["f16", "bf16"])
 def test_every_byte_at_every_place_is_dequantized(dtype: str, weights: str, zeros: bool) -> None:
-    """Row n of the weights has the byte n everywhere; row k of A selects column k."""
+    """Row n of the weights has the byte n everywhere; row k of A selects column k. Zero points are any bytes, of which
+    the low 6 bits count beside 4-bit weights."""
     k = 64
     p = QuantizedGemm(k, 256, k, dtype=dtype, out="f32", weights=weights, group=32, zeros=zeros)
     stored = np.repeat(np.arange(256, dtype=np.uint8)[:, None], p.columns_b, axis=1).view(p.types[1].numpy)
     arrays = {"A": np.eye(k, dtype=p.element.numpy), "B": stored, "scales": np.ones((256, 2), p.scale_type.numpy)}
     expected = unpacked(p, stored).T.astype(np.float64)
     if zeros:
-        points = (np.arange(512) * 37 % (p.format.largest + 1)).reshape(256, 2).astype(np.uint8)
-        arrays["zeros"] = points
+        arrays["zeros"] = (np.arange(512) * 37 % 256).reshape(256, 2).astype(np.uint8)
+        points = arrays["zeros"] & (63 if p.format.bits == 4 else 255)
         expected = expected - np.repeat(points.T.astype(np.float64), 32, axis=0)
     for rows in ("ms=8 ns=4 ml=32", "ms=4 ns=4 ml=16"):  # pairs of 4 bits are adjacent, and four apart
         config = f"{rows} nl=64 u=32 kl=1 vec_a=8 vec_b={p.format.bits} vec_c=4"

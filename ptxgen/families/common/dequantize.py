@@ -56,6 +56,11 @@ class Dequantizer:
         return WORD * self.format.per_byte
 
     @property
+    def zero_bits(self) -> int:
+        """The bits of a zero point that count."""
+        return self.format.largest_zero
+
+    @property
     def one(self) -> str:
         return _pair(ONE[self.dtype])
 

@@ -38,7 +38,8 @@ def product(p: QuantizedGemm, arrays: Mapping[str, Array], region: None = None) 
         part = slice(g * p.group, (g + 1) * p.group) if p.group else slice(None)
         weights = b[:, part]
         if p.zeros:
-            weights = weights - arrays["zeros"].reshape(p.n, p.groups)[:, g, None].astype(np.float64)
+            zeros = arrays["zeros"] & p.format.largest_zero
+            weights = weights - zeros.reshape(p.n, p.groups)[:, g, None].astype(np.float64)
         exact += (a[:, part] @ weights.T) * scales[:, g]
         magnitude += (np.abs(a[:, part]) @ np.abs(weights).T) * np.abs(scales[:, g])
     return exact, magnitude
@@ -50,6 +51,8 @@ def quantized_arrays(p: QuantizedGemm, seed: int = 0, inputs: str = "normal") ->
     rng = np.random.default_rng([seed, 4])
     f, shape, rows = p.format, (p.n, p.k), (p.n, p.groups)
     zeros = rng.integers(0, f.largest + 1, rows) if p.zeros else np.zeros(rows, np.int64)
+    if inputs == "scaled":  # a few beyond the weights
+        zeros = np.where(rng.random(rows) < 0.1, rng.integers(0, f.largest_zero + 1, rows), zeros) * p.zeros
     if inputs == "integers":
         zeros = rng.integers(3, 6, rows) if p.zeros else zeros
         exact = 1 / max(p.output.roundoff, 2.0**-24)
