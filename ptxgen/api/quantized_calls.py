@@ -21,7 +21,7 @@ from ptxgen.api.epilogue_args import activation_name, columns_of_c, epilogue_arg
 from ptxgen.api.quantized_weight import QuantizedWeight
 from ptxgen.arguments import flag, word
 from ptxgen.errors import DtypeError, InputError, ShapeError
-from ptxgen.operations.quantized.problem import ACTIVATIONS, QuantizedGemm
+from ptxgen.operations.quantized.problem import ACTIVATIONS, FAST, QuantizedGemm
 from ptxgen.problem.base import ELEMENTWISE_OPERANDS, OUT_DTYPES
 from ptxgen.problem.dtypes import dtype
 
@@ -179,9 +179,9 @@ def check_activations(a: View, w: QuantizedWeight, names: tuple[str, str]) -> No
     if a.dtype.name not in ACTIVATIONS:
         raise DtypeError(f"{name} is {a.dtype}; with quantized weights it must be float16 or bfloat16")
     scale = w.views["scales"].dtype
-    if scale.name not in (a.dtype.name, "f32"):
+    if w.precision == FAST and w.group and scale is not a.dtype:
         raise DtypeError(
-            f"{name} is {a.dtype} and {weights}.scales is {scale}; it must be the type of {name}, or float32"
+            f"{name} is {a.dtype} and {weights}.scales is {scale}; with precision {FAST} they must have one type"
         )
     require_same_memory(name, a, f"{weights}.packed", w.views["packed"])
 

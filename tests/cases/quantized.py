@@ -39,7 +39,7 @@ def problem(rng: np.random.Generator, limit: int, d: Device) -> QuantizedGemm:
     fields["deterministic"] = bool(rng.random() < 0.15)
     if fields["epilogue"] == "swiglu":
         n += n % 2
-    p = QuantizedGemm(m, n, k, dtype=dtype, scales=str(rng.choice([dtype, "f32"])), **fields)
+    p = QuantizedGemm(m, n, k, dtype=dtype, scales=str(rng.choice(["f16", "bf16", "f32"])), **fields)
     if p.scales == dtype and (m + n) % 3:  # drawn from the extents, so that other cases stay the same
         p = replace(p, precision="fast")
     if rng.random() < 0.4:

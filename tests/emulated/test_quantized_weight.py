@@ -135,7 +135,11 @@ A = np.zeros((3, 256), np.float16)
         (lambda: QuantizedWeight.quantize(PACKED), DtypeError, "weight is u8; it must be float16"),
         (lambda: ptxgen.gemm(A[:, 1:], W), ShapeError, "a is 3x255 and b has 4 rows of 256 quantized weights"),
         (lambda: ptxgen.gemm(A.astype(np.float32), W), DtypeError, "a is f32; with quantized weights it must be"),
-        (lambda: ptxgen.gemm(A.astype(BF16), W), DtypeError, "a is bf16 and b.scales is f16; it must be the type of a"),
+        (
+            lambda: ptxgen.gemm(A.astype(BF16), QuantizedWeight(PACKED, SCALES, format="u4", precision="fast")),
+            DtypeError,
+            "a is bf16 and b.scales is f16; with precision fast they must have one type",
+        ),
         (lambda: ptxgen.gemm(A[None], W), ShapeError, r"a has shape \(1, 3, 256\); it must have 2 dimensions"),
         (lambda: ptxgen.gemm(A, W, beta=1.0), InputError, "beta is 1 and out is None"),
         (lambda: ptxgen.gemm(A, W, out=A), ShapeError, r"out has shape \(3, 256\); it must be \(3, 4\)"),
@@ -146,6 +150,20 @@ A = np.zeros((3, 256), np.float16)
 def test_errors_name_the_argument(call: Any, error: type[PtxgenError], message: str) -> None:
     with pytest.raises(error, match=message):
         call()
+
+
+@pytest.mark.parametrize("format", ["s8", "u4"])
+@pytest.mark.parametrize(("dtype", "scales"), [(BF16, np.float16), (np.float16, BF16)])
+def test_scales_of_the_other_type_of_16_bits_are_exact(dtype: Any, scales: Any, format: str) -> None:
+    """Results have the bits of those with the same scales in f32: sums are multiplied in f32."""
+    for shape, group in (((40, 256), 64), ((40, 256), 0), ((3, 40, 256), 64)):
+        w = QuantizedWeight.quantize(normal(*shape, dtype=scales), format, group)
+        wide = QuantizedWeight(w.packed, w.scales.astype(np.float32), w.zeros, format=format)
+        a, ends = normal(5, 256, dtype=dtype), np.array([2, 2, 5], np.int32)
+        one, other = (ptxgen.gemm_jagged(a, x, ends) if len(shape) > 2 else ptxgen.gemm(a, x) for x in (w, wide))
+        assert one.dtype == dtype
+        assert np.array_equal(one.view(np.uint16), other.view(np.uint16))
+        assert one.astype(np.float32).any()
 
 
 def test_tensors_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:

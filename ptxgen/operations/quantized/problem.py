@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from ptxgen.arguments import shown, word
+from ptxgen.arguments import word
 from ptxgen.errors import DtypeError, InputError, ShapeError
 from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.problem.base import described
@@ -13,6 +13,7 @@ from ptxgen.problem.dtypes import Dtype, canonical, dtype
 from ptxgen.problem.weight_formats import GROUPS, WEIGHT_FORMATS, WeightFormat
 
 ACTIVATIONS = ("f16", "bf16")  #: the types of A
+SCALES = ("f16", "bf16", "f32")  #: the types of scales
 EXACT, FAST = PRECISIONS = ("exact", "fast")  #: the values of ``precision``
 
 
@@ -23,12 +24,12 @@ class QuantizedGemm(Gemm):
 
     B has the weights: integers in N rows along K, in the format ``weights``: s8, u8, s4 or u4. A byte has two weights
     of 4 bits, that of the even k in the low bits. s[n,g] is a scale, z[n,g] a zero point, or 0. ``group``: the number
-    of weights of a scale group: 32, 64 or 128; 0: the whole row. ``scales``: the type of the scales, that of A
-    (default) or f32; they are stored as N rows with one scale for each group. ``zeros``: True if there are zero points,
-    bytes stored in the same order. ``precision``: exact, or fast: kernels may round each weight, times its scale, to
-    the type of A, as products with dequantized weights do; scales have that type. With one scale for all of a row, it
-    is exact. ``ldb``: bytes from one row of B to the next. A is f16 or bf16. ``layout`` is NT,
-    and there is no batch. The other fields are those of ``Gemm``.
+    of weights of a scale group: 32, 64 or 128; 0: the whole row. ``scales``: the type of the scales, f16, bf16 or f32,
+    by default that of A; they are stored as N rows with one scale for each group. ``zeros``: True if there are zero
+    points, bytes stored in the same order. ``precision``: exact, or fast: kernels may round each weight, times its
+    scale, to the type of A, as products with dequantized weights do; scales have that type. With one scale for all of a
+    row, it is exact. ``ldb``: bytes from one row of B to the next. A is f16 or bf16. ``layout`` is NT, and there is no
+    batch. The other fields are those of ``Gemm``.
 
     ShapeError, DtypeError, InputError: an argument breaks a rule.
     """
@@ -42,7 +43,7 @@ class QuantizedGemm(Gemm):
         default=0, metadata=described("Weights along K that share a scale: 32, 64 or 128. [default: the whole row]")
     )
     zeros: bool = field(default=False, metadata=described("A group has a zero point."))
-    scales: str = field(default="", metadata=described("Type of the scales: that of A (default) or f32."))
+    scales: str = field(default="", metadata=described("Type of the scales: f16, bf16 or f32. [default: that of A]"))
     precision: str = field(
         default=EXACT,
         metadata=described(
@@ -77,8 +78,7 @@ class QuantizedGemm(Gemm):
                 f" {' or '.join(ACTIVATIONS)}, summed in f32"
             )
         object.__setattr__(self, "scales", canonical(self.scales) or self.dtype)
-        if self.scales not in (self.dtype, "f32"):
-            raise DtypeError(f"scales is {shown(self.scales)}; it must be {self.dtype}, the type of A, or f32")
+        word("scales", self.scales, SCALES, DtypeError)
         word("precision", self.precision, PRECISIONS)
         if self.precision == FAST and self.scales != self.dtype:
             raise DtypeError(

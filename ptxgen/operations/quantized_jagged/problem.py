@@ -37,7 +37,7 @@ class QuantizedJagged(GroupedGemm):
         default=0, metadata=described("Weights along K that share a scale: 32, 64 or 128. [default: the whole row]")
     )
     zeros: bool = field(default=False, metadata=described("A group has a zero point."))
-    scales: str = field(default="", metadata=described("Type of the scales: that of A (default) or f32."))
+    scales: str = field(default="", metadata=described("Type of the scales: f16, bf16 or f32. [default: that of A]"))
     precision: str = field(
         default=EXACT,
         metadata=described(
