@@ -5,13 +5,15 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from ptxgen.api import gemm, new_arrays
-from ptxgen.api.arrays import tensor, view
-from ptxgen.api.epilogue_args import activation_name, columns_of_c
+from ptxgen.api import call_lock, gemm, new_arrays
+from ptxgen.api.arrays import matrix_layout, require_disjoint, tensor, view
+from ptxgen.api.epilogue_args import Activation, activation_name, columns_of_c
+from ptxgen.api.quantized_weight import QuantizedWeight
 from ptxgen.api.task import TaskFunction
 from ptxgen.errors import DtypeError, ShapeError
 from ptxgen.problem.base import OUT_DTYPES
 from ptxgen.problem.dtypes import dtype
+from ptxgen.problem.epilogue_ops import epilogue_op
 
 
 def gemm_bias_grad(a: Any, b: Any, *, bias_grad: Any = None, **options: Any) -> tuple[Any, Any]:
@@ -19,8 +21,10 @@ def gemm_bias_grad(a: Any, b: Any, *, bias_grad: Any = None, **options: Any) -> 
     gradient, the gradient of the sums of a layer, and that of its bias.
 
     ``a``: M×K. ``b``: K×N. The result has one of the dtypes float16, bfloat16, float32 and float64. ``bias_grad``: N
-    elements of float32, of float64 for a float64 result; allocated if None. A second kernel adds the elements of the
-    result, as they are stored, in this dtype. ``options``: those of ``gemm``, except ``workspace``.
+    elements of float32, of float64 for a float64 result; allocated if None. The kernel of the product adds the elements
+    of each column of the result in this dtype, before they are rounded, in an order that does not depend on timing. A
+    second kernel adds the elements as they are stored if the result is column-major, K is 0, the activation is gated,
+    or ``b`` is a ``QuantizedWeight``. ``options``: those of ``gemm``, except ``workspace``.
 
     ShapeError, DtypeError, OverlapError, InputError: an argument breaks a rule.
     """
@@ -42,12 +46,56 @@ def gemm_bias_grad(a: Any, b: Any, *, bias_grad: Any = None, **options: Any) -> 
             raise ShapeError(
                 f"bias_grad is {given.dtype} of shape {given.shape}; it must be {element} of {columns} elements"
             )
+        others = {"a": a, "out": result, **{x: options.get(x) for x in ("bias", "residual", "aux", "sums")}}
+        require_disjoint(given, "bias_grad", **{name: tensor(x, name) for name, x in others.items() if x is not None})
+    if _adds_in_kernel(a, b, result, options.get("activation")):
+        sums = new_arrays.empty_array(a, (columns,), element) if bias_grad is None else bias_grad
+        out = _multiply(a, b, sums, **options)
+        return out, sums if bias_grad is not None else new_arrays.result_of(sums, a)
     out = gemm.gemm(a, b, **options)
     operands = {
         name: new_arrays.empty_array(a, shape, element)
         for name, shape in (("A", (out.shape[0], 0)), ("B", (0, columns)))
     }
     return out, _column_sums(element.name)(**operands, X=out, out=bias_grad)
+
+
+def _adds_in_kernel(a: Any, b: Any, out: Any, activation: Any) -> bool:
+    """True if the kernel of a product can add the elements of each column of the result."""
+    if isinstance(b, QuantizedWeight) or 0 in (*a.shape, *b.shape):
+        return False
+    name = activation_name(activation)
+    row_major = out is None or (matrix_layout(view(out, "out")) or "T")[0] == "N"
+    return row_major and (name is None or not epilogue_op(name).gated)
+
+
+def _multiply(
+    a: Any,
+    b: Any,
+    column_sums: Any,
+    *,
+    alpha: complex = 1.0,
+    beta: complex = 0.0,
+    out: Any = None,
+    compute: str | None = None,
+    deterministic: bool = False,
+    bias: Any = None,
+    residual: Any = None,
+    activation: Activation | None = None,
+    aux: Any = None,
+    sums: Any = None,
+    scale_a: Any = None,
+    scale_b: Any = None,
+    vendor: str | None = None,
+) -> Any:
+    """The product with the sums of its columns in ``column_sums``. The options are those of ``gemm``."""
+    epilogue = scale_a, scale_b, bias, residual, activation, aux
+    options = gemm.number(alpha, "alpha"), gemm.number(beta, "beta"), compute, deterministic
+    with call_lock.lock:
+        result = gemm.launch_uncached(
+            None, a, b, out, *options, epilogue, None, vendor=vendor, sums=sums, column_sums=column_sums
+        )
+    return new_arrays.result_of(result, a) if out is None else result
 
 
 @cache

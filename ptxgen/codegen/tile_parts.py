@@ -6,6 +6,7 @@ A family calls these functions in their order, and composes its operands, main l
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from ptxgen.codegen.geometry import TileGeometry
 from ptxgen.codegen.grouped.jagged_table import JaggedTable
@@ -13,9 +14,10 @@ from ptxgen.codegen.grouped.listed_tiles import ListedTiles, TileList
 from ptxgen.codegen.grouped.scheduler import GroupedParameters, GroupedScheduler
 from ptxgen.codegen.launches.matrix_parameters import MatrixParameters
 from ptxgen.codegen.launches.packing import Packing
-from ptxgen.codegen.launches.sink_kernels import AggregateKernels, TileReduceKernels
+from ptxgen.codegen.launches.sink_kernels import AggregateKernels, ColumnSumKernels, TileReduceKernels
 from ptxgen.codegen.parts.addressing import CAddressing, OperandAddressing
 from ptxgen.codegen.parts.batch import Batch
+from ptxgen.codegen.parts.column_sums import ColumnSums
 from ptxgen.codegen.parts.epilogue import TileEpilogue
 from ptxgen.codegen.parts.fused_ops import FusedOps
 from ptxgen.codegen.parts.group_reduction import GroupReduction
@@ -30,7 +32,7 @@ from ptxgen.lowering.aggregate import Aggregate
 from ptxgen.lowering.descriptor_table import grouped
 from ptxgen.lowering.kernel_problem import STRIDED
 from ptxgen.lowering.row_reduce import RowReduce
-from ptxgen.lowering.sink import SelectValues, ValueSink
+from ptxgen.lowering.sink import SelectValues, StoreTile, ValueSink
 
 
 def compose_scheduler(plan: Plan, scheduler: GridScheduler | None = None) -> GridScheduler:
@@ -96,6 +98,18 @@ def compose_epilogue(plan: Plan, ns: int, contiguous: int, column: Callable[[int
 def compose_sink(plan: Plan, scheduler: GridScheduler) -> None:
     """Sets the parts of a sink that reduces the results of a tile in shared memory, and the sink's kernels."""
     p, sink = plan.problem, plan.problem.sink
+    if isinstance(sink, StoreTile) and sink.sums_columns:
+        assert isinstance(plan.epilogue, TileEpilogue)
+        tile: Any = plan.mainloop
+        sums = ColumnSums(
+            p,
+            plan.device.sm,
+            plan.c.vec,
+            columns=tuple(plan.epilogue.thread_columns),
+            distances=tile.row_distances,
+            part_rows=tile.warp_rows,
+        )
+        plan.states, plan.sink_kernels = sums, ColumnSumKernels(p, plan.entry, sums, scheduler, tile.warp_rows)
     if not sink.shared_tile:
         return
     c = plan.config

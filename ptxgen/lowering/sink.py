@@ -119,14 +119,24 @@ class StoreTile:
     template: ClassVar[str] = "epilogue/store.mako"
     templates: ClassVar[Path | None] = None
     shared_tile: ClassVar[bool] = False
-    has_workspace: ClassVar[bool] = False
     numbers: ClassVar[tuple[Number, ...]] = ()
     reads_k: ClassVar[bool] = False
     resets: ClassVar[tuple[Reset, ...]] = ()
 
     @property
     def needs(self) -> frozenset[str]:
-        return frozenset(("store_tile", *(["store_sums"] if any(op.stores for op in self.operations) else [])))
+        more = ["store_sums"] if any(op.stores for op in self.operations) else []
+        return frozenset(("store_tile", *more, *(["sum_columns"] if self.sums_columns else [])))
+
+    @property
+    def sums_columns(self) -> bool:
+        """True if the elements of each column of C are added."""
+        return any(op.sums for op in self.operations)
+
+    @property
+    def has_workspace(self) -> bool:
+        """True if blocks store the sums of their columns in the workspace."""
+        return self.sums_columns
 
     @property
     def scalars(self) -> tuple[Scalar, ...]:
@@ -175,7 +185,10 @@ class StoreTile:
         return self.out
 
     def array_dtype(self, name: str) -> Dtype:
-        """The type of an epilogue operand: f32 for scales and for the bias of an 8-bit C, else the type of C."""
+        """The type of an epilogue operand: f32 for scales and for the bias of an 8-bit C, that of the arithmetic for
+        sums of columns, else the type of C."""
+        if name == "column_sums":
+            return dtype(self.arithmetic)
         out = dtype(self.array_out)
         wide = name.startswith("scale") or (name == "bias" and out.bytes == 1)
         return dtype("f32") if wide else out

@@ -11,9 +11,11 @@ from ptxgen.arguments import flag, integer, shown, word
 from ptxgen.errors import DtypeError, InputError, ShapeError
 from ptxgen.problem.dtypes import DTYPES, FAST_ACCUM, FLOATS_8, HALVES, Dtype, canonical, dtype
 from ptxgen.problem.epilogue_ops import (
+    ACTIVATION,
     NUMBERED_OPS,
     arrays_of,
     epilogue_op,
+    epilogue_op_names,
     epilogue_rows,
     split_epilogue,
 )
@@ -109,7 +111,7 @@ class ProblemBase:
     #: the numbers that are multiples of a vector access, in words; empty: ``STEPS`` names them
     ROWS: ClassVar[str] = "lengths of rows"
     GATED: ClassVar[bool] = False  #: True if the epilogue may have a gated activation
-    STORES_SUMS: ClassVar[bool] = False  #: True if the epilogue may store the sums
+    STORES_SUMS: ClassVar[bool] = False  #: True if the epilogue may store the sums, and the sums of columns
     COMPLEX: ClassVar[bool] = False  #: True if A, B and C may be complex
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
     layout: str
@@ -304,8 +306,8 @@ class ProblemBase:
         given = [self._canonical_op(name) for name in split_epilogue(self.epilogue)]
         rows = self.epilogue_rows() if given else ()
         texts = tuple(name for name in given if not name.isidentifier())
-        if rows:  # activations of texts
-            rows = (*rows[:-1], (*rows[-1], *texts))
+        named = set(epilogue_op_names(ACTIVATION))
+        rows = tuple((*row, *texts) if named & set(row) else row for row in rows)
         ordered = tuple(name for row in rows for name in row if name in given)
         if sorted(ordered) != sorted(given):
             forms = [x.form for x in NUMBERED_OPS.values()] if rows else []
@@ -339,6 +341,8 @@ class ProblemBase:
             raise InputError(f"epilogue is {self.epilogue!r}; {self.operation} has no gated activation")
         if "residual" in given:
             raise InputError(f"epilogue is {self.epilogue!r}; with a gated activation there may be no residual")
+        if "sum_columns" in given:
+            raise InputError(f"epilogue is {self.epilogue!r}; with a gated activation there may be no sum_columns")
         if self.out not in HALVES:
             raise DtypeError(f"out is {self.out}; with a gated activation it must be one of {', '.join(HALVES)}")
 
@@ -397,7 +401,8 @@ class ProblemBase:
     @property
     def outputs(self) -> tuple[str, ...]:
         """The names of the arrays that a call writes."""
-        return ("C", *(name for op in map(epilogue_op, self.epilogue_ops) if op.stores for name in op.arrays))
+        operations = map(epilogue_op, self.epilogue_ops)
+        return ("C", *(name for op in operations if op.stores or op.sums for name in op.arrays))
 
     @property
     def element(self) -> Dtype:
@@ -424,6 +429,9 @@ class ProblemBase:
         return arithmetic_dtype(self.compute, self.out)
 
     def epilogue_operand_dtype(self, name: str) -> Dtype:
-        """The type of an epilogue operand: f32 for scales and for the bias of an 8-bit C, else the type of C."""
+        """The type of an epilogue operand: f32 for scales and for the bias of an 8-bit C, that of the epilogue's
+        arithmetic for sums of columns, else the type of C."""
+        if name == "column_sums":
+            return self.epilogue_dtype
         wide = name.startswith("scale") or (name == "bias" and self.output.bytes == 1)
         return dtype("f32") if wide else self.output

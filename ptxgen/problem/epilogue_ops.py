@@ -23,19 +23,20 @@ from ptxgen.expr.ptx import check
 from ptxgen.expr.value_types import PRED
 
 #: places of operations, in the order of execution; an epilogue has at most one operation per place
-SCALE, BIAS, RESIDUAL, STORE, ACTIVATION = "scale", "bias", "residual", "store", "activation"
-PLACES = (SCALE, BIAS, RESIDUAL, STORE, ACTIVATION)
+SCALE, BIAS, RESIDUAL, STORE, ACTIVATION, SUM = "scale", "bias", "residual", "store", "activation", "sum"
+PLACES = (SCALE, BIAS, RESIDUAL, STORE, ACTIVATION, SUM)
 #: how an array broadcasts to C: one number, one number per row of C, one per column of C, or an array of C's shape
 ONE, ROW, COLUMN, ELEMENT = "one", "row", "column", "element"
 STORED = "stored"  #: value of ``spans`` if the step stores the sum to the array, which has an element for each sum
+SUMMED = "summed"  #: value of ``spans`` if the array has the sum of the results of each column of C
 NEIGHBOUR = "neighbour"  #: value of ``spans`` if the operand is not an array element but the sum of the next column
 
 
 @dataclass(frozen=True)
 class EpilogueStep:
     """One step of an epilogue operation. ``value(x, operand)``: the expression of the result. ``x`` is the sum and
-    ``operand`` an element of ``array``. ``spans``: how the array broadcasts, ONE, ROW, COLUMN or ELEMENT, or STORED.
-    Without an array, ``operand`` is the sum of the next column if ``spans`` is NEIGHBOUR, else ``x``."""
+    ``operand`` an element of ``array``. ``spans``: how the array broadcasts, ONE, ROW, COLUMN or ELEMENT, or STORED or
+    SUMMED. Without an array, ``operand`` is the sum of the next column if ``spans`` is NEIGHBOUR, else ``x``."""
 
     value: Callable[[Node, Node], Node]
     array: str = ""
@@ -85,6 +86,11 @@ class EpilogueOp:
     def stores(self) -> bool:
         """True if the operation stores the sums to an array."""
         return any(step.spans == STORED for step in self.steps)
+
+    @property
+    def sums(self) -> bool:
+        """True if the operation adds the results to sums of their columns."""
+        return any(step.spans == SUMMED for step in self.steps)
 
     @property
     def exact(self) -> bool:
@@ -266,16 +272,17 @@ def epilogue_op_names(*places: str) -> tuple[str, ...]:
 
 def epilogue_rows(gated: bool = False, stores: bool = False) -> tuple[tuple[str, ...], ...]:
     """The names of the operations of a matrix product, one row per place; an epilogue has at most one operation of each
-    row. ``gated``: include gated activations; ``stores``: include the place of operations that store the sums."""
-    rows = (epilogue_op_names(place) for place in PLACES if stores or place != STORE)
+    row. ``gated``: include gated activations; ``stores``: include the places of operations that also write another
+    array."""
+    rows = (epilogue_op_names(place) for place in PLACES if stores or place not in (STORE, SUM))
     return tuple(tuple(name for name in row if gated or not EPILOGUE_OPS[name].gated) for row in rows)
 
 
 def ordered_names() -> tuple[str, ...]:
-    """The names of all operations but gated ones and those that store the sums. The position of a name is its bit in
-    the C interface, so those of the package come first and keep their order."""
+    """The names of all operations but gated ones and those that also write another array. The position of a name is its
+    bit in the C interface, so those of the package come first and keep their order."""
     plugins.load()
-    return tuple(name for name, op in EPILOGUE_OPS.items() if not (op.gated or op.stores))
+    return tuple(name for name, op in EPILOGUE_OPS.items() if not (op.gated or op.stores or op.sums))
 
 
 def arrays_of(name: str) -> tuple[str, ...]:
@@ -460,5 +467,13 @@ _own(
         STORE,
         (EpilogueStep(lambda x, _: x, "sums", STORED),),
         "stores the sums to another array, of the type of C, before the activation",
+    )
+)
+_own(
+    EpilogueOp(
+        "sum_columns",
+        SUM,
+        (EpilogueStep(lambda x, _: x, "column_sums", SUMMED),),
+        "adds the elements of each column of C, before they are rounded, and stores the sums to another array",
     )
 )

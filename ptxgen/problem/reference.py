@@ -21,7 +21,7 @@ from ptxgen.expr.rounding import with_errors
 from ptxgen.problem.base import ProblemBase as Problem
 from ptxgen.problem.block_scales import DEPTH
 from ptxgen.problem.dtypes import Dtype, promotion_k
-from ptxgen.problem.epilogue_ops import ACTIVATION, ELEMENT, SCALE, STORE, EpilogueOp, epilogue_op
+from ptxgen.problem.epilogue_ops import ACTIVATION, ELEMENT, SCALE, STORE, SUM, EpilogueOp, epilogue_op
 from ptxgen.problem.operation import operation_of
 
 Array = np.ndarray[Any, Any]
@@ -135,9 +135,10 @@ class Reference:
         with np.errstate(over="ignore"):
             return np.rint(self.exact) if output.integer else self.exact.astype(output.numpy).astype(np.float64)
 
-    def tolerance(self) -> Array:
+    def tolerance(self, stored: bool = True) -> Array:
         """The allowed error of each element: c(√K·u_sum·scale + u_out·|exact|), where c√K is limited to K + 4, plus the
-        errors of truncation in tensor cores and of underflow. Integer results must be exact."""
+        errors of truncation in tensor cores and of underflow. Integer results must be exact. ``stored``: False: of
+        elements before they are rounded to the type of C."""
         p = self.problem
         if p.epilogue_dtype.integer:
             return np.zeros_like(self.scale)
@@ -159,6 +160,8 @@ class Reference:
         for op in operations:
             if op.slope is None:
                 result = self._error_of(op, result)
+        if not stored:
+            return result + 4 * p.epilogue_dtype.smallest
         return result + FACTOR * u_out * np.abs(self.exact) + 4 * smallest
 
     def _error_of(self, op: EpilogueOp, error: Array) -> Array:
@@ -215,7 +218,7 @@ def reference(
                 variables = _pairs(p, exact)
             elif op.slope is None:
                 variables = {"x": exact, **({"operand": _at_rows(epilogue["aux"], exact)} if op.arrays else {})}
-            if op.place not in (SCALE, STORE):
+            if op.place not in (SCALE, STORE, SUM):
                 exact, scale = _applied(p, op, exact, scale, epilogue)
         if p.output.saturates and not p.epilogue_dtype.integer:
             exact = np.clip(exact, p.output.least, p.output.largest)

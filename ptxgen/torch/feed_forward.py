@@ -42,8 +42,9 @@ def mlp(
 
     The kernel of the first map adds the bias, computes the activation, and, if a gradient is recorded, also stores the
     sums (for relu it need not). In the backward step the kernel of the product with ``weight2`` multiplies by the slope
-    of the activation. PyTorch computes this gradient for gated activations, for float64 if PTX lacks the functions, and
-    in gradients that are differentiated again. Dtypes and errors: as for ``matmul``.
+    of the activation, and adds the elements of each column, which gives the gradient of ``bias1``. PyTorch computes
+    this gradient for gated activations, for float64 if PTX lacks the functions, and in gradients that are
+    differentiated again. Dtypes and errors: as for ``matmul``.
     """
     text = activations.given(activation)
     tensors = input, weight1, weight2, bias1, bias2
@@ -157,26 +158,29 @@ def _hidden_grad_kernel(
 ) -> tuple[Tensor, Tensor]:
     """The product of ``grad`` and ``weight``, times the slope of the activation at ``aux``, and the sums of its
     columns, which are empty unless ``sums_columns``."""
-    result = _masked_product(grad, weight, aux, activation)
-    columns = result.sum_to_size(result.shape[-1]) if sums_columns else grad.new_empty(0)
-    return result, columns
-
-
-def _masked_product(grad: Tensor, weight: Tensor, aux: Tensor, activation: str) -> Tensor:
     gradient = gradient_name(activations.checked(activation))
     assert gradient is not None
-    options = launching.settings(grad, "matmul"), gradient
+    options = launching.settings(grad, "matmul"), gradient, sums_columns
     key, at_grad, at_weight, at_aux = key_of("mlp_hidden_grad", options, grad, weight, aux)
     reads = "aux" in arrays_of(gradient)
-    launch = launches.cached(key)
-    if launch is not None:
-        return launching.launch(*launch[:2], at_grad, at_weight, at_aux if reads else ())
     shape = _hidden_grad_shape(grad, weight, aux)
     rows, (n, h) = math.prod(shape[:-1]), weight.shape
-    a, b, c = grad.resolve_neg().reshape(rows, n), weight.resolve_neg(), aux.resolve_neg().contiguous()
-    key = key if in_place((a, grad), (b, weight), (c, aux)) else None
-    kept = c.view(rows, h) if reads else None
-    return products.multiply(key, a, b, grad.new_empty(shape), (rows, h), None, activation=gradient, aux=kept)
+    sums = None
+    if sums_columns and 0 not in (rows, n, h):
+        sums = grad.new_empty(h, dtype=torch.promote_types(grad.dtype, torch.float32))
+    launch = launches.cached(key)
+    if launch is not None:
+        addresses = *(at_aux if reads else ()), *(() if sums is None else (sums.data_ptr(),))
+        result = launching.launch(*launch[:2], at_grad, at_weight, addresses)
+    else:
+        a, b, c = grad.resolve_neg().reshape(rows, n), weight.resolve_neg(), aux.resolve_neg().contiguous()
+        key = key if in_place((a, grad), (b, weight), (c, aux)) else None
+        kept, out = c.view(rows, h) if reads else None, grad.new_empty(shape)
+        products.multiply(key, a, b, out, (rows, h), None, activation=gradient, aux=kept, column_sums=sums)
+        result = out
+    if not sums_columns:
+        return result, grad.new_empty(0)
+    return result, result.sum_to_size(h) if sums is None else sums.to(grad.dtype)
 
 
 def _hidden_grad_shape(grad: Tensor, weight: Tensor, aux: Tensor) -> Shape:

@@ -70,10 +70,11 @@ def multiply(
     activation: str | None = None,
     sums: Tensor | None = None,
     aux: Tensor | None = None,
+    column_sums: Tensor | None = None,
 ) -> Tensor:
     """Computes alpha·a·b, of matrices or of batches of matrices, with the epilogue operands ``bias``, ``residual`` and
-    ``aux`` and an activation, and stores it to ``out``, whose shape for the kernel is ``view``, and the sums to
-    ``sums``. The launch is cached under ``key``."""
+    ``aux`` and an activation, and stores it to ``out``, whose shape for the kernel is ``view``, the sums to ``sums``,
+    and the sums of the columns to ``column_sums``. The launch is cached under ``key``."""
     tf32, deterministic = launching.settings(a, "matmul")
     if 0 not in out.shape:
         with call_lock.lock:
@@ -91,6 +92,7 @@ def multiply(
                 None,
                 allocation(out),
                 sums=None if sums is None else sums.view(view[0], -1),
+                column_sums=column_sums,
             )
     return out
 

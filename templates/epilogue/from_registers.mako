@@ -1,6 +1,7 @@
 ## Each thread stores its part of the tile from registers, row by row. again: True if an earlier walk over the tile has read the
 ## sums.
 <%namespace name="c_addr" file="/${context['plan'].epilogue.out_addr}"/>
+<%namespace name="sums" file="/${context['plan'].epilogue.column_sums}"/>
 <%def name="store_tile(math, store_op, add_c, again=False)">
 % if again:
   % for r in plan.mainloop.joined:
@@ -19,6 +20,7 @@ ${c_addr.columns("%c_addr", "%c_row", "%c_col", "%out", "%ld_out", plan.epilogue
     add.u32 %tmp0, %c_col, ${column};
     setp.lt.u32 %in_n${n}, %tmp0, %N;
 % endfor
+${sums.begin()}\
 % for i, (row, step) in enumerate(plan.row_steps):
     // row + ${row}: alpha times the sums, then stores
 ${c_addr.next_row("%c_addr", "%c_row", row, step, "%ld_out", plan.epilogue.out_bytes)}\
@@ -35,5 +37,6 @@ ${c_addr.column_address("%c_addr", n, "%out", plan.epilogue.out_bytes)}\
 ${store_op.store_vector(plan.epilogue.column_vectors[n], "%c_addr", c_addr.offset(column, plan.epilogue.out_bytes), plan.epilogue.in_bounds, add_c, ("%c_row", row), ("%c_col", column))}\
   % endfor
 % endfor
+${sums.end()}\
     }
 </%def>

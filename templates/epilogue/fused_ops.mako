@@ -135,6 +135,10 @@ ${fused_step.on(step, r, plan.c.values[q], guard)}\
   % endfor
 % elif step.spans == "stored":
 ${stored(step.array, registers, at, offset, guard)}\
+% elif step.spans == "summed":
+  % for sum, r in zip(plan.states.from_column[column[1]], registers):
+    ${guard}${plan.arithmetic.add} ${sum}, ${sum}, ${r};
+  % endfor
 % elif step.spans == "one":
 ${load(plan.fused_ops.operands[step.array][0], f"%{step.array}", guard)}\
 ${fused_step.on_all(step, registers, guard)}\

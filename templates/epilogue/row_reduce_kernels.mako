@@ -131,7 +131,7 @@ DONE:
 % for line in plan.states.finish("%reduced"):
     ${line}
 % endfor
-    mad.wide.u32 %state_addr, %result, ${plan.problem.output.bytes}, %C;
+    mad.wide.u32 %state_addr, %result, ${plan.states.result_bytes}, %C;
     st.global.${plan.states.reduction.result} [%state_addr], %reduced;
 </%def>
 

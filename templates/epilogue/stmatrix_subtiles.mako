@@ -5,6 +5,7 @@
 <%namespace name="boxes" file="/${context['plan'].epilogue.box_template}"/>
 <%namespace name="loaded" file="/epilogue/loaded_boxes.mako"/>
 <%namespace name="words" file="/${context['plan'].epilogue.words}"/>
+<%namespace name="sums" file="/${context['plan'].epilogue.column_sums}"/>
 <%namespace name="fused_ops" file="/${context['plan'].fused_ops.template}"/>
 <%def name="setup()">
 <% s = plan.epilogue.staging %>\
@@ -39,6 +40,7 @@ ${constants.mad("%c_x", "%wg", plan.mainloop.wg_rows, "%x0")}\
     setp.neu.f32 %scaled, %alpha, 0f3F800000;
     or.pred %scaled, %scaled, %has_beta;
 ${fused_ops.registers()}\
+${sums.begin()}\
 % if plan.epilogue.waits_for_stages:
     // ---- wait: the staging buffers are in the stages, which all warps must have multiplied
     bar.sync 1, ${plan.epilogue.math_threads};
@@ -93,9 +95,12 @@ PACK${c.index}:
 ${boxes.load_aux(s, c)}\
   % endif
 ${fused_ops.finish_subtile(c)}\
+${sums.begin_columns()}\
 ${words.write(s, c)}\
+${sums.end_columns(c.index)}\
 ${boxes.store(s, c)}\
 % endfor
+${sums.end()}\
     }
 </%def>
 

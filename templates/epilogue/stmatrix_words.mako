@@ -1,5 +1,6 @@
 ## Pairs of sums are packed to words of two elements of C, which stmatrix writes to swizzled boxes.
 <%namespace name="constants" file="/ptx/constants.mako"/>
+<%namespace name="sums" file="/${context['plan'].epilogue.column_sums}"/>
 <%namespace name="fused_ops" file="/${context['plan'].fused_ops.template}"/>
 <%def name="setup(s)">
     {
@@ -32,6 +33,7 @@ ${constants.xor("%tmp0", "%chunk", chunk)}\
 <%def name="write(s, c)">
 % for p, stmatrix in enumerate(c.stmatrices):
 ${fused_ops.activate(stmatrix, f"PACK{c.index}_{p}")}\
+${sums.add(c, p)}\
   % for n, (low, high) in enumerate(plan.epilogue.results(stmatrix)):
     cvt.rn.${plan.problem.out}x2.f32 %word${n}, ${high}, ${low};
   % endfor

@@ -3,6 +3,7 @@
 <%namespace name="constants" file="/ptx/constants.mako"/>
 <%namespace name="convert" file="/ptx/convert.mako"/>
 <%namespace name="pack" file="/epilogue/pack_8bit.mako"/>
+<%namespace name="sums" file="/${context['plan'].epilogue.column_sums}"/>
 <%def name="setup()"></%def>
 <%def name="early()"></%def>
 <%def name="finish()"></%def>
@@ -38,7 +39,9 @@ ${constants.add("%row", across, first)}\
 % if plan.epilogue.pack_8bit:
 ${pack.setup()}\
 % endif
+${sums.begin()}\
 % for j, columns in enumerate(plan.epilogue.column_groups):
+${sums.begin_columns()}\
   % for e, column in enumerate(columns):
     setp.gt.s32 %in_y${e}, %y_rem, ${column};
   % endfor
@@ -52,11 +55,13 @@ ${store_op.store_vector(out, f"%c_addr{w.pointer}", w.offset, "@%in_bounds ", ad
     % endfor
 ${pack.store(j, n)}\
   % endfor
+${sums.end_columns(j)}\
   % if plan.epilogue.transposed:
     % for n in range(len(plan.epilogue.row_pointers)):
     mad.wide.u32 %c_addr${n}, %ld_out, ${plan.epilogue.group_pitch_bytes}, %c_addr${n};
     % endfor
   % endif
 % endfor
+${sums.end()}\
     }
 </%def>

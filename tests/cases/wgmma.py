@@ -41,6 +41,7 @@ EPILOGUES = (
     "bias_column,residual,silu",
     "scale",
     "scale_rows,bias_row,relu",
+    "relu_grad,sum_columns",
     *GATED,
 )
 DRAWS = 6000

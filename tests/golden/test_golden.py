@@ -475,6 +475,11 @@ GOLDEN = {
         "gemm 512,512,512 TN f16 epilogue=scale_rows,bias_column,residual,gelu",
         "family=wgmma ml=64 nl=64 u=64 math_warpgroups=2 pingpong=1 persistent=1 stages=4 epilogue_smem=1 epilogue_subtiles=2",
     ),
+    "wgmma_column_sums": (
+        "h200",
+        "gemm 512,512,512 NN bf16 epilogue=gelu_grad,sum_columns",
+        "family=wgmma ml=64 nl=64 u=64 stages=4 epilogue_smem=1 epilogue_subtiles=2",
+    ),
     "wgmma_gated": (
         "h200",
         "gemm 512,512,512 NT bf16 epilogue=swiglu",
@@ -636,6 +641,11 @@ GOLDEN = {
         "h200",
         "conv N=8,C=16,H=28,W=28,K=32,R=3,S=3,pad=1 NCHW f32",
         "ms=4 ns=4 ml=32 nl=32 cp_async_a=0 cp_async_b=0 bounds=predicate",
+    ),
+    "mma_column_sums": (
+        "h200",
+        "gemm 512,512,512 NN bf16 epilogue=relu_grad,sum_columns",
+        "family=mma ms=16 ns=32 ml=32 nl=64 u=32 stages=2 vec_a=8 vec_b=8 vec_c=2",
     ),
     "mma_fused_epilogue": (
         "h200",

@@ -18,6 +18,7 @@ from ptxgen.expr.evaluate import evaluate
 from ptxgen.expr.rounding import with_errors
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.operations.conv.problem import Conv
+from ptxgen.operations.gemm.checks import check_gemm
 from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.operations.grouped.checks import random_group, sampled_deviation
 from ptxgen.operations.grouped.problem import GroupedGemm
@@ -345,6 +346,72 @@ STORES = (
 )
 
 
+STAGED = "family=wgmma ml=64 nl=64 u=32 stages=2 epilogue_smem=1"
+SUMS = (
+    ("f32", "ms=4 ns=4 ml=16 nl=32 lanes_m=4 cp_async_a=0 cp_async_b=0 vec_c=2", "relu_grad,sum_columns"),
+    ("f32", "ms=4 ns=4 ml=32 nl=32 lanes_m=8 lane_interleave=1 vec_c=4 cp_async_a=0 cp_async_b=0", "sum_columns"),
+    ("f64", "ms=2 ns=2 ml=16 nl=16 lanes_m=8 cp_async_a=0 cp_async_b=0 vec_c=1", "bias_row,relu,sum_columns"),
+    ("f16", "ms=2 ns=2 ml=64 nl=8 lanes_m=32 cp_async_a=0 cp_async_b=0 vec_c=2", "residual,sum_columns"),
+    ("f16", "family=mma ms=16 ns=32 ml=32 nl=64 u=32 stages=2 vec_a=8 vec_b=8 vec_c=2", "x*aux,sum_columns"),
+    (
+        "bf16",
+        "family=mma ms=32 ns=16 ml=64 nl=32 u=32 stages=2 vec_a=8 vec_b=8 vec_c=2",
+        "residual,store_sums,gelu_grad,sum_columns",
+    ),
+    ("bf16", "family=wgmma ml=64 nl=32 u=32 stages=2 vec_c=2", "bias_column,store_sums,sigmoid,sum_columns"),
+    ("f16", "family=wgmma ml=128 nl=64 u=32 stages=2 persistent=1 vec_c=2", "scale_rows,gelu_grad,sum_columns"),
+    ("bf16", "family=wgmma ml=64 nl=64 u=32 stages=2 transposed_mma=1 vec_c=2", "sigmoid,sum_columns"),
+    (
+        "bf16",
+        "family=wgmma ml=128 nl=64 u=64 stages=2 math_warpgroups=2 persistent=1 pingpong=1",
+        "relu_grad,sum_columns",
+    ),
+    ("f16", "family=wgmma ml=64 nl=64 u=32 stages=2 cluster_x=2 cluster_y=2", "bias_row,sum_columns"),
+    ("bf16", f"{STAGED} epilogue_subtiles=2 epilogue_buffers=2", "gelu_grad,sum_columns"),
+    ("f16", f"{STAGED} transposed_mma=1", "bias_column,sigmoid,sum_columns"),
+    ("f16", f"{STAGED.replace('ml=64', 'ml=128')} persistent=1", "residual,relu_grad,sum_columns"),
+    ("bf16", f"{STAGED.replace('ml=64', 'ml=128')} transposed_mma=1 persistent=1", "sum_columns"),
+    (
+        "bf16",
+        f"{STAGED.replace('ml=64', 'ml=128')} math_warpgroups=2 epilogue_subtiles=4",
+        "scale,bias_row,gelu,sum_columns",
+    ),
+)
+
+
+@pytest.mark.parametrize(("dtype", "text", "epilogue"), SUMS)
+def test_kernels_add_the_columns(dtype: str, text: str, epilogue: str) -> None:
+    """Beside C, of elements that are not rounded; rows and columns past whole tiles, and gaps between rows. A block has
+    several tiles if it is persistent."""
+    p = Gemm(150, 80, 40, "NT", dtype, epilogue=epilogue)
+    p = replace(p, ldc=p.columns_c + 8)
+    results = list(check_gemm(EmulatedDriver(replace(H200, sms=4 if "cluster" in text else 1)), p, parse_config(text)))
+    assert all(r.ok for r in results), [str(r) for r in results]
+    assert p.outputs[-1] == "column_sums"
+    assert parse(p.key()) == p
+    assert assemble(render(plan_for(p, parse_config(text), H200))).cubin
+
+
+def test_rules_of_sums_of_columns() -> None:
+    text = "family=wgmma ml=64 nl=64 u=32 stages=2"
+    p = Gemm(150, 80, 512, "NT", "f16", epilogue="sum_columns")
+    for changes in ("kg=2", "cluster_k=2"):
+        with pytest.raises(ConfigError, match="with sum_columns blocks sum all of K"):
+            plan_for(p, parse_config(f"{text} {changes}"), H200)
+    text = "ms=4 ns=4 ml=16 nl=32 lanes_m=4 cp_async_a=0 cp_async_b=0"
+    for changes in ("epilogue_smem=1", "kg=2 splitk=workspace", "stream_k=1"):
+        with pytest.raises(ConfigError, match="takes an epilogue from registers"):
+            plan_for(p, parse_config(f"{text} {changes}"), H200)
+    with pytest.raises(InputError, match="with sum_columns batch must be 1, and out 16 or more bits wide"):
+        Gemm(8, 8, 8, epilogue="sum_columns", batch=2)
+    with pytest.raises(InputError, match="with a gated activation there may be no sum_columns"):
+        Gemm(8, 8, 8, dtype="f16", epilogue="swiglu,sum_columns")
+    with pytest.raises(InputError, match="in the order of execution: relu,sum_columns"):
+        Gemm(8, 8, 8, epilogue="sum_columns,relu")
+    with pytest.raises(InputError, match="epilogue has sum_columns; an exported library has operations with names"):
+        epilogue_sum("sum_columns")
+
+
 @pytest.mark.parametrize(("dtype", "text", "epilogue"), STORES)
 def test_kernels_store_the_sums(dtype: str, text: str, epilogue: str) -> None:
     """Beside C, before the activation; rows and columns past whole tiles, and gaps between rows, which do not change."""
@@ -386,12 +453,24 @@ def test_gemm_stores_the_sums(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_gradients_of_a_bias(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PTXGEN_DRIVER", "emulated")
     masked, sums = ptxgen.gemm_bias_grad(A, B, activation="relu_grad", aux=AUX)
-    assert np.array_equal(masked, ptxgen.gemm(A, B, activation="relu_grad", aux=AUX))
+    np.testing.assert_allclose(masked, np.where(AUX > 0, X, 0), rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(sums, np.where(AUX > 0, X, 0).sum(0), rtol=1e-5, atol=1e-5)
     half, given = [x.astype(np.float16) for x in (A, B)], np.empty(24, np.float32)
     out, sums = ptxgen.gemm_bias_grad(*half, activation="gelu_grad", aux=AUX.astype(np.float16), bias_grad=given)
     assert sums is given
-    np.testing.assert_allclose(sums, out.astype(np.float64).sum(0), rtol=1e-5, atol=1e-5)  # of stored elements, in f32
+    np.testing.assert_allclose(sums, out.astype(np.float64).sum(0), rtol=1e-2, atol=1e-2)
+    for options in ({"out": np.empty((24, 20), np.float32).T}, {"activation": "swiglu"}):  # by a second kernel
+        out, sums = ptxgen.gemm_bias_grad(A, B, **options)
+        np.testing.assert_allclose(sums, out.astype(np.float64).sum(0), rtol=1e-5, atol=1e-5)
+    out, sums = ptxgen.gemm_bias_grad(A[:, :0], B[:0])
+    assert not out.any()
+    assert not sums.any()
+    once, again = (ptxgen.gemm_bias_grad(A.astype(float), B.astype(float))[1] for _ in range(2))
+    assert once.dtype == np.float64
+    np.testing.assert_allclose(once, X.sum(0), rtol=1e-12)
+    assert np.array_equal(once, again)
+    with pytest.raises(OverlapError, match="bias_grad shares memory with out"):
+        ptxgen.gemm_bias_grad(A, B, out=(out := np.empty((20, 24), np.float32)), bias_grad=out[0])
     with pytest.raises(ShapeError, match=r"bias_grad is f32 of shape \(23,\); it must be f32 of 24 elements"):
         ptxgen.gemm_bias_grad(A, B, bias_grad=given[:23])
     with pytest.raises(ShapeError, match="a has 3 dimensions; it must have 2"):

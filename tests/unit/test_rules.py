@@ -295,6 +295,15 @@ BREAKS = {
             "about 256 registers a thread, and 17 in reserve; h200 has 65536",
         )
     ],
+    "sum_columns": [
+        (
+            Gemm(64, 64, 64, "TN", epilogue="sum_columns"),
+            changes,
+            "h200",
+            "sum_columns takes an epilogue from registers",
+        )
+        for changes in ("epilogue_smem=1", "kg=2 splitk=workspace", "kl=2")
+    ],
     "bounds": [
         (
             Gemm(512, 512, 509, "TN"),

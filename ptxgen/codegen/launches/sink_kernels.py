@@ -18,7 +18,7 @@ from ptxgen.codegen.parts.parameters import (
     sink_parameters,
 )
 from ptxgen.codegen.parts.part import Allocator, Part, Reduction
-from ptxgen.codegen.parts.row_states import RowStates, results_of
+from ptxgen.codegen.parts.row_states import RowStates
 from ptxgen.codegen.parts.scheduler import GridScheduler
 from ptxgen.codegen.parts.tile_walk import TileWalk
 from ptxgen.codegen.source import Step
@@ -104,7 +104,7 @@ class RowReduceKernels(SinkKernels):
     @property
     def keeps(self) -> bool:
         """True if the results of a range of rows are not all of their values."""
-        return self.states.sink.mirrored
+        return self.states.mirrored
 
     def counts(self, p: KernelProblem) -> list[int]:
         """The number of states of a result (i, j) in the workspace, and that of a result (j, i) if it has states of its
@@ -113,7 +113,7 @@ class RowReduceKernels(SinkKernels):
 
     def results(self, p: KernelProblem) -> list[int]:
         """The number of results that have each of these counts of states."""
-        results = list(results_of(self.states.sink, p.m, p.n))
+        results = list(self.states.results(p.m, p.n))
         return results if self.keeps else results[:1]
 
     def mirror_parts(self, p: KernelProblem) -> int:
@@ -138,7 +138,8 @@ class RowReduceKernels(SinkKernels):
             Parameters("u32", ("results",), lambda x: (x.results,)),
             Parameters("u32", ("parts",), lambda x: (x.parts,)),
         )
-        return [given("u64", "C", "W"), sink_offset(), *sizes]
+        arrays = Parameters("u64", ("C", "W"), lambda _: (self.states.output, "W"))
+        return [arrays, sink_offset(), *sizes]
 
     @property
     def keep_rows(self) -> list[Parameters]:
@@ -168,7 +169,7 @@ class RowReduceKernels(SinkKernels):
     def after(self, launched: Launched) -> tuple[Step, ...]:
         p, at, part = launched.p, launched.sink_offset, launched.part
         if part is None or not self.keeps:
-            results, parts = results_of(self.states.sink, p.m, p.n)[0], self.stored(p)[1]
+            results, parts = self.states.results(p.m, p.n)[0], self.stored(p)[1]
             return (self._join(JoinedStates(p, at, results, parts)),) if results else ()
         kept, (direct, mirrored), counts = self._kept(part), self.results(p), self.counts(p)
         after = at + self.mirror_parts(p) * mirrored * self.states.entry_bytes
@@ -254,6 +255,18 @@ class TileReduceKernels(RowReduceKernels):
             return int(p.n // self.walk.vec if of_rows else p.m)
         tiles_m, tiles_n, _ = self.scheduler.tiles(p)
         return tiles_n if of_rows else tiles_m * self.walk.bands
+
+
+@dataclass(frozen=True)
+class ColumnSumKernels(RowReduceKernels):
+    """The kernel that adds the sums of columns, of which there is one for each ``part_rows`` rows of a tile."""
+
+    scheduler: GridScheduler
+    part_rows: int
+
+    def counts(self, p: KernelProblem) -> list[int]:
+        tiles, _, _ = self.scheduler.tiles(p)
+        return [tiles * self.scheduler.config.ml // self.part_rows]
 
 
 @dataclass(frozen=True)

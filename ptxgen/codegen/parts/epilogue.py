@@ -53,6 +53,11 @@ class Epilogue(Part):
             return f"{self.arithmetic.mul} {to}, {sums}, %alpha;"
         return f"mov.{self.arithmetic.type} {to}, {sums};"
 
+    @property
+    def column_sums(self) -> str:
+        """The slot that stores the sums of the columns of C, if they are computed."""
+        return "epilogue/column_sums.mako" if "sum_columns" in self.c.problem.needs else "epilogue/no_column_sums.mako"
+
     @cached_property
     def stored(self) -> list[str]:
         """The registers of the vector that is stored."""
@@ -137,6 +142,11 @@ class TileEpilogue(RowLanes, Epilogue):
         if self.scales_sums:
             return self.arithmetic.multiply(row, sums or row, "alpha")
         return [self.scaled(to, r) for to, r in zip(row, sums or row, strict=True)]
+
+    @property
+    def thread_columns(self) -> list[int]:
+        """The distances of a thread's columns from its first."""
+        return [column + q for column in self.columns for q in range(self.c.vec)]
 
     @property
     def vector_pairs(self) -> list[tuple[str, str]]:

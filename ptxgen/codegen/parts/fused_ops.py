@@ -12,7 +12,7 @@ from ptxgen.expr.value_types import PRED
 from ptxgen.lowering.descriptor_table import grouped
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.dtypes import dtype
-from ptxgen.problem.epilogue_ops import COLUMN, ROW, SCALE, STORED, EpilogueOp, EpilogueStep
+from ptxgen.problem.epilogue_ops import COLUMN, ROW, SCALE, STORED, SUMMED, EpilogueOp, EpilogueStep
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,9 @@ class FusedOps(Part):
     @classmethod
     def of(cls, p: KernelProblem, batched: bool, sm: int, template: str = "epilogue/fused_ops.mako") -> FusedOps:
         """The fused operations of ``p``. ``template``: the slot, unless ``p`` has no fused operations."""
-        types = {name: p.sink.array_dtype(name) for name in p.sink.arrays} if p.sink.epilogue else {}
+        sums = {step.array for op in p.sink.operations for step in op.steps if step.spans == SUMMED}
+        read = [name for name in p.sink.arrays if name not in sums] if p.sink.epilogue else []
+        types = {name: p.sink.array_dtype(name) for name in read}
         operands = {
             name: ("b16" if element.bytes == 2 else element.name, element.bytes) for name, element in types.items()
         }

@@ -38,6 +38,25 @@ class RowStates(Part):
         return self.sink.reduction
 
     @property
+    def output(self) -> str:
+        """The name of the array with the results."""
+        return "C"
+
+    @property
+    def result_bytes(self) -> int:
+        """The number of bytes of a result."""
+        return self.problem.output.bytes
+
+    @property
+    def mirrored(self) -> bool:
+        """True if results (j, i) have states of their own, computed from the sums of (i, j)."""
+        return self.sink.mirrored
+
+    def results(self, m: int, n: int) -> tuple[int, int]:
+        """The number of results, and of values per result, of a reduction of M×N values."""
+        return (m, n) if self.sink.axis == "i" else (n, m)
+
+    @property
     def of_rows(self) -> bool:
         """True if rows of the tile are reduced."""
         return (self.sink.axis == "i") != self.exchanged
@@ -46,7 +65,7 @@ class RowStates(Part):
     def mirror(self) -> RowStates | None:
         """The states of results (j, i), if they are computed from the sums of (i, j): states of the tile's columns if
         these are of its rows, and vice versa. None: they are not."""
-        return replace(self, exchanged=True) if self.sink.mirrored else None
+        return replace(self, exchanged=True) if self.mirrored else None
 
     @property
     def count(self) -> int:
@@ -212,8 +231,3 @@ def shuffled(ptx_type: str, to: str, value: str, mode: str, lane: str) -> list[s
         halves = [f"shfl.sync.{mode}.b32 %half{n}, %half{n}, {lane}, 31, 0xffffffff;" for n in (0, 1)]
         return [f"mov.b64 {{%half0, %half1}}, {value};", *halves, f"mov.b64 {to}, {{%half0, %half1}};"]
     return [f"shfl.sync.{mode}.b32 {to}, {value}, {lane}, 31, 0xffffffff;"]
-
-
-def results_of(sink: RowReduce, m: int, n: int) -> tuple[int, int]:
-    """The number of results, and of values per result, of a reduction of M×N values."""
-    return (m, n) if sink.axis == "i" else (n, m)

@@ -45,6 +45,7 @@ FAMILY = TileFamily(
         "truth_words",
         "store_gated",
         "store_sums",
+        "sum_columns",
         "store_value",
         "select_values",
         "mirrored",

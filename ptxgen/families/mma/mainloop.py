@@ -31,6 +31,14 @@ class MmaMainloop(MultistageMainloop):
     def operands(self) -> tuple[MmaOperand, MmaOperand]:
         return self.a, self.b
 
+    #: the distances, by XOR, of the lanes of a warp that have the same columns
+    row_distances = (4, 8, 16)
+
+    @property
+    def warp_rows(self) -> int:
+        """The number of rows of the tile of a warp."""
+        return self.a.thread
+
     #: log2 of the warps along N
     log2_across = Log2("b.warps")
 

@@ -11,6 +11,7 @@ from ptxgen.codegen.config.rule import Rule
 from ptxgen.codegen.vectorized import power_of_two_in, where
 from ptxgen.families import registry
 from ptxgen.families.common.matrix_instructions import COLUMNS, ROWS, instruction, lacks_wait, multiplies
+from ptxgen.families.common.multistage_rules import SUM_COLUMNS
 from ptxgen.families.mma import operand_packing
 from ptxgen.families.mma.geometry import BYTES, MmaGeometry, MmaOperandGeometry, fragment_load
 from ptxgen.lowering.bit_products import packs_bits
@@ -158,4 +159,5 @@ RULES = (
         lambda p, c, g, d: (c.deferred_sts == 0) | (c.cp_async_a == 0) | (c.cp_async_b == 0),
         "deferred_sts=1 needs an operand that is copied through registers",
     ),
+    SUM_COLUMNS,
 )

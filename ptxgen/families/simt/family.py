@@ -56,6 +56,7 @@ FAMILY = TileFamily(
         "inner_expression",
         "store_gated",
         "store_sums",
+        "sum_columns",
         "store_value",
         "select_values",
         "mirrored",

@@ -74,6 +74,7 @@ FAMILY = TileFamily(
         "packed_items",
         "store_gated",
         "store_sums",
+        "sum_columns",
         "store_value",
         "select_values",
         "mirrored",

@@ -4,6 +4,8 @@ tile scheduler."""
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cached_property
+from itertools import chain
 
 from ptxgen.codegen.config.config import PDL_WITHIN, Config
 from ptxgen.codegen.grouped.descriptor_table import DescriptorTable
@@ -36,7 +38,12 @@ from ptxgen.families.wgmma.matrix.block_scales import BlockScales, NoScales
 from ptxgen.families.wgmma.matrix.epilogue import Epilogue, c_barriers, takes_fragments
 from ptxgen.families.wgmma.matrix.fragment_groups import FragmentGroups
 from ptxgen.families.wgmma.matrix.fragment_lists import FragmentLists
-from ptxgen.families.wgmma.matrix.fragment_states import FragmentReduceKernels, FragmentStates
+from ptxgen.families.wgmma.matrix.fragment_states import (
+    WARPS,
+    FragmentColumnSums,
+    FragmentReduceKernels,
+    FragmentStates,
+)
 from ptxgen.families.wgmma.matrix.fragment_values import FRAGMENT, FragmentValues
 from ptxgen.families.wgmma.matrix.listed_scheduler import ListedTileScheduler
 from ptxgen.families.wgmma.matrix.loads import MatrixLoads
@@ -60,7 +67,7 @@ from ptxgen.lowering.im2col_descriptor import im2col
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.lowering.quantized_rows import quantized_rows
 from ptxgen.lowering.row_reduce import RowReduce
-from ptxgen.lowering.sink import SelectValues, ValueSink
+from ptxgen.lowering.sink import SelectValues, StoreTile, ValueSink
 
 
 def as_computed(p: KernelProblem, c: Config) -> KernelProblem:
@@ -111,6 +118,8 @@ class WgmmaPlan(Plan):
         if isinstance(p.sink, ValueSink):
             self._compose_values(p.sink)
         self.epilogue: Epilogue = Epilogue(c, self.arithmetic, self.reduction, self.c, p, g, m, self.fixup.sums)
+        if isinstance(p.sink, StoreTile) and p.sink.sums_columns:
+            self._compose_column_sums()
         self.pipeline = Pipeline(c, g, m.a_from_registers, m.promotes, c_barriers(p, c))
         self.c_kernels = self._c_kernels(self.scheduler)
         if c.interleave_phases:
@@ -144,7 +153,8 @@ class WgmmaPlan(Plan):
         if isinstance(sink, RowReduce):
             self.states = FragmentStates(p, sm, 2 * mi, transposed=transposed)
             assert isinstance(self.values, FragmentValues)
-            self.sink_kernels = FragmentReduceKernels(p, self.entry, self.states, self.scheduler, g, self.values)
+            skips = self.values.reachable is not None
+            self.sink_kernels = FragmentReduceKernels(p, self.entry, self.states, self.scheduler, g, skips)
         elif isinstance(sink, Aggregate):
             assert isinstance(self.values, FragmentValues)
             self.groups = FragmentGroups(p, sm, self.values, mi, transposed, columns)
@@ -152,6 +162,33 @@ class WgmmaPlan(Plan):
         elif isinstance(sink, SelectValues):
             lists = FragmentLists(p, self.arithmetic.type, mi, columns)
             self.selected = lists if complete else SelectedLists(p)
+
+    def _compose_column_sums(self) -> None:
+        """Sets the part that adds the elements of each column of C, and its kernel."""
+        p, c, e, transposed = self.problem, self.config, self.epilogue, bool(self.config.transposed_mma)
+        columns: list[tuple[int, ...]] = list(e.column_groups)
+        if e.via_smem:
+            columns = [tuple(column for column, _ in subtile.along_y) for subtile in e.staging.subtiles]
+        self.states = FragmentColumnSums(
+            p,
+            self.device.sm,
+            self.c.vec,
+            columns=tuple(e.row_offsets if transposed else chain(*columns)),
+            distances=(1, 2) if transposed else (4, 8, 16),
+            part_rows=0,
+            transposed=transposed,
+            groups=((),) * len(columns) if transposed else tuple(columns),
+            firsts=("%x_first", "%y_first") if e.via_smem else ("%c_x", "%c_y"),
+            warps_apart=0 if c.pingpong else WARPS,
+        )
+        self.sink_kernels = FragmentReduceKernels(p, self.entry, self.states, self.scheduler, self.geometry, False)
+
+    @cached_property
+    def column_additions(self) -> list[list[list[tuple[str, int, list[str]]]]]:
+        """For each subtile and each of its stmatrix instructions, the additions to sums of columns."""
+        assert isinstance(self.states, FragmentColumnSums)
+        e, subtiles = self.epilogue, self.epilogue.staging.subtiles
+        return [[self.states.additions(x, e.results(x)) for x in subtile.stmatrices] for subtile in subtiles]
 
     @property
     def weight_steps(self) -> list[WeightStep]:

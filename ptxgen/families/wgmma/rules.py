@@ -670,6 +670,12 @@ RULES = (
         " that TMA can store, or pixels of a phase",
     ),
     Rule(
+        "wgmma_sum_columns",
+        lambda p, c, g, d: ("sum_columns" not in p.needs) | ((c.kg * c.cluster_k == 1) & (c.stream_waves == 0)),
+        "kg={c.kg}, cluster_k={c.cluster_k}, stream_waves={c.stream_waves}: with sum_columns blocks sum all of K; it"
+        " takes kg=1, cluster_k=1, stream_waves=0",
+    ),
+    Rule(
         "wgmma_gated",
         lambda p, c, g, d: ("store_gated" not in p.needs) | (c.transposed_mma == 0),
         "transposed_mma={c.transposed_mma}: a gated activation takes 0: a thread then has adjacent sums",

@@ -10,7 +10,18 @@ import numpy as np
 from ptxgen.codegen.config.config import Config
 from ptxgen.operations.gemm.problem import STRIDES, Gemm
 from ptxgen.operations.gemm.strided_arrays import A, B, C, elements, padded
-from ptxgen.problem.reference import Array, Deviation, epilogue_arrays, operands, parts_of, reference, verdict
+from ptxgen.problem.epilogue_ops import epilogue_op
+from ptxgen.problem.reference import (
+    FACTOR,
+    Array,
+    Deviation,
+    Reference,
+    epilogue_arrays,
+    operands,
+    parts_of,
+    reference,
+    verdict,
+)
 from ptxgen.runtime.check import CASES, CheckResult, scale_cases
 from ptxgen.runtime.driver import Driver
 from ptxgen.runtime.runner import Runner
@@ -58,6 +69,22 @@ def _deviation_of_sums(
     return deviation if same else Deviation(np.inf, (-1, -1), deviation.worst)
 
 
+def _deviation_of_columns(inputs: str, p: Gemm, ref: Reference, sums: Array) -> Deviation:
+    """The deviation of the sums of the columns of C, which are those of elements that are not rounded to C's type."""
+    exact = ref.exact.sum(axis=0)
+    with np.errstate(all="ignore"):
+        steps = min(FACTOR * max(p.m, 1) ** 0.5, p.m)
+        magnitude = np.abs(ref.exact).sum(axis=0)
+        allowed = ref.tolerance(stored=False).sum(axis=0) + steps * p.epilogue_dtype.roundoff * magnitude
+        if inputs == "integers" and all(epilogue_op(name).exact for name in p.epilogue_ops):
+            allowed = np.where(magnitude * p.epilogue_dtype.roundoff < 1, 0.0, allowed)
+        same = (sums == exact) | (np.isnan(sums) & np.isnan(exact))
+        ratio = np.where(same, 0.0, np.abs(sums - exact) / allowed)
+    ratio = np.where(np.isnan(ratio), np.inf, ratio)
+    column = int(np.argmax(ratio)) if ratio.size else 0
+    return Deviation(float(ratio[column]) if ratio.size else 0.0, (0, column), 0.0)
+
+
 def _check(runner: Runner, p: Gemm, seed: int) -> list[CheckResult]:
     """The results of checking a loaded kernel in all cases."""
     checked = []
@@ -75,6 +102,9 @@ def _check(runner: Runner, p: Gemm, seed: int) -> list[CheckResult]:
         if p.stores_sums:
             of_sums = _deviation_of_sums(inputs, p, arrays, results["sums"], alpha, beta)
             deviation = max(deviation, of_sums, key=lambda x: x.ratio)
+        if p.sums_columns:
+            of_columns = _deviation_of_columns(inputs, p, ref, results["column_sums"])
+            deviation = max(deviation, of_columns, key=lambda x: x.ratio)
         got[...] = p.output.poison
         if not np.array_equal(parts_of(out), parts_of(np.full_like(out, p.output.poison)), equal_nan=True):
             deviation = Deviation(np.inf, (-1, -1), deviation.worst)

@@ -154,6 +154,12 @@ class ThreadTile:
         return self.warp_m * self.ms
 
     @property
+    def row_distances(self) -> tuple[int, ...]:
+        """The distances, by XOR, of the lanes of a warp that have the same columns."""
+        bits = [1, *range(2 + self.log2_half_lanes_n, 5)] if self.interleaved else range(self.bits_n, 5)
+        return tuple(1 << bit for bit in bits)
+
+    @property
     def warp_columns(self) -> int:
         return self.warp_n * self.ns
 

@@ -21,6 +21,7 @@ from ptxgen.families.common.fma.geometry import (
     plain_sums,
     widest_load,
 )
+from ptxgen.families.common.multistage_rules import SUM_COLUMNS
 from ptxgen.lowering.algebra import InnerExpression
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
@@ -210,4 +211,5 @@ RULES = (
         lambda p, c, g, d: (c.deferred_sts == 0) | (c.cp_async_a == 0) | (c.cp_async_b == 0),
         "deferred_sts=1 needs an operand that is copied through registers",
     ),
+    SUM_COLUMNS,
 )

@@ -633,6 +633,10 @@ class Epilogue(epilogue.Epilogue):
         return _FRAGMENT_SINKS.get(type(self.problem.sink), "") if self.takes_fragments else super().store_op
 
     @property
+    def column_sums(self) -> str:
+        return "epilogue/fragment_column_sums.mako" if "sum_columns" in self.problem.needs else super().column_sums
+
+    @property
     def takes_fragments(self) -> bool:
         """True if the sink takes its values from fragments of complete sums."""
         return takes_fragments(self.problem.sink) and not self.reduction.stores_partials

@@ -6,13 +6,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ptxgen.codegen.launches.sink_kernels import RowReduceKernels
+from ptxgen.codegen.parts.column_sums import ColumnSums
 from ptxgen.codegen.parts.row_states import RowStates
-from ptxgen.families.wgmma.geometry import ROWS, WgmmaGeometry
-from ptxgen.families.wgmma.matrix.fragment_values import FRAGMENT, FragmentValues
+from ptxgen.families.wgmma.geometry import COLUMNS, ROWS, WgmmaGeometry
+from ptxgen.families.wgmma.matrix.epilogue import Stmatrix
+from ptxgen.families.wgmma.matrix.fragment_values import FRAGMENT
 from ptxgen.families.wgmma.matrix.scheduler import TileScheduler
 from ptxgen.lowering.kernel_problem import KernelProblem
 
 WARPS = 4  #: warps of a warpgroup
+FRAGMENT_ROWS = 8  #: rows from one row of a thread to its next in a fragment that stmatrix stores
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,59 @@ class FragmentStates(RowStates):
         return (1, 2) if self.along_y else (4, 8, 16)
 
 
+@dataclass(frozen=True, kw_only=True)
+class FragmentColumnSums(ColumnSums):
+    """The sums of the columns of fragments. ``transposed``: True if columns are along X; then all of a thread's columns
+    have a sum until the end of the tile. ``groups``: the columns whose sums are stored at once, in order; empty if
+    columns are along X. ``firsts``: the registers with a thread's first row along X, and its first column along Y;
+    ``warps_apart``: the warps before those of the next warpgroup of the tile."""
+
+    transposed: bool
+    groups: tuple[tuple[int, ...], ...]
+    firsts: tuple[str, str]
+    warps_apart: int
+
+    @property
+    def along_y(self) -> bool:
+        """True if values along Y are added."""
+        return self.transposed
+
+    @property
+    def first(self) -> str:
+        """The register with a thread's first column."""
+        return self.firsts[not self.transposed]
+
+    @property
+    def remaining(self) -> str:
+        """The register with the number of columns of C from a thread's first on."""
+        return "%x_rem" if self.transposed else "%y_rem"
+
+    @property
+    def count(self) -> int:
+        return len(self.columns) if self.transposed else len(self.groups[0])
+
+    @property
+    def kept(self) -> tuple[int, ...]:
+        """The columns whose sums are stored at the end of a tile."""
+        return self.columns if self.transposed else ()
+
+    @property
+    def clearing(self) -> list[str]:
+        """The instructions before each group of columns that clear their sums."""
+        return [] if self.transposed else [line for n in range(self.count) for line in self.clear(n)]
+
+    def additions(self, x: Stmatrix, results: list[tuple[str, str]]) -> list[tuple[str, int, list[str]]]:
+        """The instructions that add the results that an stmatrix stores, by the row of C: the register with the number
+        of rows from a thread's first on, the distance of the row, the instructions. ``results``: their registers."""
+        rows: dict[int, list[str]] = {}
+        for n, pair in enumerate(results):
+            for e, register in enumerate(pair):
+                place = x.row + n % 2 * FRAGMENT_ROWS, x.column + n // 2 * COLUMNS + e
+                row, column = place[::-1] if self.transposed else place
+                rows.setdefault(row, []).extend(self.add(self.numbers[column], register, "", "@%in_bounds "))
+        return [("%y_rem" if self.transposed else "%x_rem", row, lines) for row, lines in rows.items()]
+
+
 @dataclass(frozen=True)
 class FragmentReduceKernels(RowReduceKernels):
     """The auxiliary kernel that joins states: those that blocks store for rows, or those that warps store for
@@ -52,13 +108,13 @@ class FragmentReduceKernels(RowReduceKernels):
 
     scheduler: TileScheduler
     geometry: WgmmaGeometry
-    values: FragmentValues
+    skips: bool  #: True if tiles in which no pair is reduced are skipped
 
     @property
     def fills(self) -> bool:
         """True if the workspace is filled first, because tiles in which no pair is reduced are skipped, or not
         listed."""
-        return self.values.reachable is not None or self.scheduler.some_tiles
+        return self.skips or self.scheduler.some_tiles
 
     @property
     def warps(self) -> int:
@@ -82,7 +138,7 @@ class FragmentReduceKernels(RowReduceKernels):
         x, y = (p.n, p.m) if self.scheduler.transposed else (p.m, p.n)
         counts = []
         for states in self.states.both:
-            assert isinstance(states, FragmentStates)
+            assert isinstance(states, FragmentStates | FragmentColumnSums)
             extent, count = self.blocks(states.along_y)
             counts.append(-(-(y if states.along_y else x) // extent) * count)
         return counts
