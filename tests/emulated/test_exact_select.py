@@ -119,7 +119,7 @@ def test_sums_within_the_error_of_tensor_cores_of_the_threshold(condition: str, 
 def test_without_a_bound_pairs_are_missing(runs: list[bool], monkeypatch: pytest.MonkeyPatch) -> None:
     """The planted fault: candidates are those of the threshold itself."""
     bound = exact_filter.bound
-    monkeypatch.setattr(exact_filter, "bound", lambda: node("*", "f32", bound(), constant(0.0, "f32")))
+    monkeypatch.setattr(exact_filter, "bound", lambda factors: node("*", "f32", bound(factors), constant(0.0, "f32")))
     p, r = near(40, 24, 16)
     t = np.float32(16 + 2**-10)
     expected = where(p @ r.T > t)
@@ -302,7 +302,7 @@ def test_tensors_and_captured_calls(gpu: EmulatedDriver, runs: list[bool], monke
     monkeypatch.setattr(gpu, "load", lambda source: loaded.append(source) or load(source))
     for _ in range(2):
         assert pairs(task(**given)) == expected
-        assert len(loaded) == 3  # of the bounds, of candidates, of listed pairs
+        assert len(loaded) == 4  # of the sums of squares, of their roots, of candidates, of listed pairs
     assert runs == [True] * 2
     monkeypatch.setattr(selection.streams, "is_captured", lambda stream, on: True)
     assert pairs(task(**given, capacity=960, overflow="truncate")) == expected
@@ -518,12 +518,12 @@ def test_ends_enclose_the_values_of_all_sums_between_them(value: str) -> None:
     low, high = (variable(x, "f32") for x in ("low", "high"))
     is_sum = variable(exact_filter.ACCUMULATOR, "f32")
 
-    def of_sum(x: Node, upper: bool, flipped: Node | None) -> Node | None:
-        if x is not is_sum or flipped is None:
+    def of_sum(x: Node, upper: bool, factors: tuple[Node, ...]) -> Node | None:
+        if x is not is_sum or not factors:
             return None if x is not is_sum else (low, high)[upper]
-        return select_node(flipped, *((low, high) if upper else (high, low)))
+        return select_node(exact_filter.negative_product(factors), *((low, high) if upper else (high, low)))
 
-    ends = [exact_filter.end_of(root, upper, None, of_sum) for upper in (False, True)]
+    ends = [exact_filter.end_of(root, upper, (), of_sum) for upper in (False, True)]
     assert None not in ends
     given = {
         name: rng.choice([-2.5, -0.0, 0.0, 1e-30, 0.7, 3e38], 4000).astype(np.float32) for name in ("u[i]", "w[j]", "s")
@@ -684,8 +684,8 @@ def timed(name: str, text: str, n: int = 36, k: int = 24) -> BenchRow:
 
 #: text -> the number of kernels that the row names
 TIMED = {
-    query("accum > 9"): 4,
-    query("accum > 9 and accum < 11"): 4,
+    query("accum > 9"): 6,
+    query("accum > 9 and accum < 11"): 6,
     reduced("C[i] argmin= accum"): 7,
 }
 

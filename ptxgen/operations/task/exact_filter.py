@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, reduce
 
 from ptxgen.expr.node import Node, constant, node, select, variable, variables
 from ptxgen.expr.value_types import PRED
@@ -50,8 +50,8 @@ BLOCK = 32  #: the most products that are summed at once
 JOINED = 64  #: the most sums of K slices and of groups of threads that are joined
 SLACK = 1 + 2.0**-5  #: factor of w_k for roundings of the bound itself, and for products of errors
 FLOOR = 2.0**-74  #: added to sums of squares, for subnormal values
-#: factor by which the bound becomes infinite if the magnitudes of sums may be infinite
-SCALE = 64.0
+#: from this root of a sum of squares on, the bound is infinite, because magnitudes of sums may be
+LARGEST_ROOT = 2.0**58
 
 #: for squares of differences: an element of at least this magnitude makes its pairs candidates, so that no sum
 #: overflows
@@ -89,7 +89,7 @@ BOUNDS = {name: BoundArray(role) for name, role in zip((ROWS, COLUMNS), "AB", st
 #: they are not known
 Ends = Callable[[Node], "tuple[Node, Node] | None"]
 #: function that returns one end of a sum of f32, with the arguments of ``end_of``; None: the value is no sum
-EndOfSum = Callable[[Node, bool, "Node | None"], "Node | None"]
+EndOfSum = Callable[[Node, bool, tuple[Node, ...]], "Node | None"]
 
 
 def is_distance(program: Program) -> bool:
@@ -161,12 +161,12 @@ def relaxed(condition: Node, ends: Ends) -> Node | None:
     return not_below if above is not None else not_above
 
 
-def end_of(value: Node, upper: bool, flipped: Node | None, sum_end: EndOfSum) -> Node | None:
+def end_of(value: Node, upper: bool, factors: tuple[Node, ...], sum_end: EndOfSum) -> Node | None:
     """One end of a value that is monotone in the sum, as rounded operations with values without the sum are. It is NaN
     where the value of a sum between the ends may be NaN, and the end itself would not show it. None: the value is
-    another one. ``upper``: True: the upper end, where the predicate ``flipped`` does not hold, and the lower end where
-    it holds; ``sum_end``: the end of the sum, and of what changes at most as much as the sum."""
-    if (own := sum_end(value, upper, flipped)) is not None:
+    another one. ``upper``: True: the upper end if the product of ``factors`` is not negative, and the lower end if it
+    is; ``sum_end``: the end of the sum, and of what changes at most as much as the sum."""
+    if (own := sum_end(value, upper, factors)) is not None:
         return own
     free = [_is_free(x) for x in value.arguments]
     if free.count(False) != 1 or value.type != "f32":
@@ -176,15 +176,18 @@ def end_of(value: Node, upper: bool, flipped: Node | None, sum_end: EndOfSum) ->
     if value.op == "neg" or (value.op == "-" and at > 0):
         upper = not upper
     elif value.op == "*" or (value.op == "/" and at == 0):
-        factor = others[0] if value.op == "*" else node("/", "f32", constant(1, "f32"), others[0])  # zeros have a sign
-        negative = node("<", PRED, factor, constant(0, "f32"))
-        flipped = negative if flipped is None else node("^", PRED, flipped, negative)
-        if others[0].op != "constant" and sum_end(of_sum, upper, flipped) is None:  # infinity times 0 is NaN
-            zero = node("==", PRED, factor, constant(0, "f32"))
-            others = [select(zero, constant(math.nan, "f32"), others[0])]
+        other = others[0]
+        if other.op == "constant":
+            upper = upper != (math.copysign(1, float(other.value)) < 0)
+        else:
+            factor = other if value.op == "*" else node("/", "f32", constant(1, "f32"), other)  # zeros have a sign
+            factors = (*factors, factor)
+            if sum_end(of_sum, upper, factors) is None:  # infinity times 0 is NaN
+                zero = node("==", PRED, factor, constant(0, "f32"))
+                others = [select(zero, constant(math.nan, "f32"), other)]
     elif value.op not in ("+", "-", "max", "min") and (value.op != "sqrt" or not _is_not_negative(of_sum)):
         return None
-    inner = end_of(of_sum, upper, flipped, sum_end)
+    inner = end_of(of_sum, upper, factors, sum_end)
     if inner is None:
         return None
     if value.op in ("max", "min"):  # infinity minus infinity, or infinity times 0, between the ends
@@ -208,25 +211,19 @@ def distance_ends(value: Node) -> tuple[Node, Node] | None:
 
 
 def _ends(value: Node, sum_end: EndOfSum) -> tuple[Node, Node] | None:
-    least, greatest = (end_of(value, upper, None, sum_end) for upper in (False, True))
+    least, greatest = (end_of(value, upper, (), sum_end) for upper in (False, True))
     return None if least is None or greatest is None else (least, greatest)
 
 
-def _end_of_products(value: Node, upper: bool, flipped: Node | None) -> Node | None:
-    if not _is_sum(value):
-        return None
-    below, above = (node(op, "f32", value, bound()) for op in "-+")
-    if flipped is None:
-        return above if upper else below
-    negative = node("neg", "f32", bound())
-    return node("+", "f32", value, select(flipped, *((negative, bound()) if upper else (bound(), negative))))
+def _end_of_products(value: Node, upper: bool, factors: tuple[Node, ...]) -> Node | None:
+    return node("+" if upper else "-", "f32", value, bound(factors)) if _is_sum(value) else None
 
 
-def _end_of_squares(value: Node, upper: bool, flipped: Node | None) -> Node | None:
+def _end_of_squares(value: Node, upper: bool, factors: tuple[Node, ...]) -> Node | None:
     """An end of the sum of squares of differences, or of its root, as an expression of the sum of products. The root of
     an end below 0 is NaN: a candidate."""
     if value.op == "sqrt":
-        end = _end_of_squares(value.arguments[0], upper, flipped)
+        end = _end_of_squares(value.arguments[0], upper, factors)
         return None if end is None or value.arguments[0].op == "sqrt" else node("sqrt", "f32", end)
     if value.op != "variable" or value.value != ACCUMULATOR:
         return None
@@ -235,8 +232,14 @@ def _end_of_squares(value: Node, upper: bool, flipped: Node | None) -> Node | No
         for names in (LEAST_ENDS, GREATEST_ENDS)
     )
     yes, no = (least, greatest) if upper else (greatest, least)
-    squares = no if flipped is None else select(flipped, yes, no)
+    squares = select(negative_product(factors), yes, no) if factors else no
     return node("-", "f32", squares, node("*", "f32", constant(2, "f32"), value))
+
+
+def negative_product(factors: tuple[Node, ...]) -> Node:
+    """The predicate that an odd number of ``factors`` is negative."""
+    negative = [node("<", PRED, x, constant(0, "f32")) for x in factors]
+    return reduce(lambda x, y: node("^", PRED, x, y), negative)
 
 
 def _is_free(x: Node) -> bool:
@@ -250,14 +253,20 @@ def _is_sum(x: Node) -> bool:
     return x.op == "variable" and x.value == ACCUMULATOR
 
 
-def bound() -> Node:
-    """The expression of the bound e of a pair."""
+def bound(factors: tuple[Node, ...] = ()) -> Node:
+    """The expression of the bound e of a pair, with the sign of the product of ``factors``. The signs of vectors of
+    columns are those of the root of the column."""
     roots = []
     for name, axis in ((ROWS, "i"), (COLUMNS, "j")):
         magnitude = node("abs", "f32", variable(f"{name}[{axis}]", "f32"))  # of the random numbers of timings, too
-        squares = node("+", "f32", magnitude, constant(FLOOR, "f32"))
-        roots.append(node("*", "f32", node("sqrt", "f32", squares), constant(SCALE, "f32")))
-    return node("*", "f32", node("*", "f32", *roots), constant(SCALE**-2, "f32"))
+        root = node("sqrt", "f32", node("+", "f32", magnitude, constant(FLOOR, "f32")))
+        small = node("<", PRED, root, constant(LARGEST_ROOT, "f32"))
+        roots.append(select(small, root, constant(math.inf, "f32")))
+    for x in factors:
+        negative = node("<", PRED, x, constant(0, "f32"))
+        at = int(all(name.endswith("[j]") for name in variables(x)))
+        roots[at] = select(negative, node("neg", "f32", roots[at]), roots[at])
+    return node("*", "f32", *roots)
 
 
 def weights(k: int, roundings: int, distance: bool = False) -> dict[str, float]:

@@ -117,16 +117,17 @@ class ExactNearest(ExactSelect):
         pairs = NearestPairs(lower(made.kmajor), d)
         for program in (programs.limits, programs.candidates):
             made.add_bounds(program, pairs.roundings(p.k))
+        limits, candidates = made.add_vector_values(programs.limits, programs.candidates)
         step = max(1, min(SAMPLED, p.n // LEAST_SAMPLE))
         names = dict(made.names)
-        for x in programs.limits.inputs if step > 1 else ():
+        for x in limits.inputs if step > 1 else ():
             if x.uses == (("j",),):  # an array of every step-th column
                 names[x.name] = f"sampled_{x.name}"
                 made.scratch[names[x.name]] = p.n // step
                 arrays = {"X": x.name, "C": names[x.name]}
                 made.stages.append(stage_of(sample(), p.n // step, step, arrays))
         made.scratch[LIMITS] = p.m
-        made.add_product(programs.limits, {"C": LIMITS}, {}, names, n=p.n // step, ldb=step * p.k)
-        made.add_candidates(programs.candidates, min(p.m * p.n, max(LEAST_PAIRS, ROOM * p.m)))
+        made.add_product(limits, {"C": LIMITS}, {}, names, n=p.n // step, ldb=step * p.k)
+        made.add_candidates(candidates, min(p.m * p.n, max(LEAST_PAIRS, ROOM * p.m)))
         made.scratch[RECORDS] = p.m * (RECORD_BYTES // 4)
         return cls(made.kmajor, tuple(made.stages), pairs, made.names, made.scratch)

@@ -28,6 +28,7 @@ from ptxgen.operations.task.problem import Task
 from ptxgen.operations.task.program import Program
 from ptxgen.operations.task.roles import roles_of
 from ptxgen.operations.task.symmetry import joined
+from ptxgen.operations.task.vector_values import separated
 from ptxgen.problem.device import Device
 from ptxgen.runtime.driver import Driver, Kernel
 
@@ -87,6 +88,19 @@ class Operands:
                 arrays = {"X": self.names[bounds.role], "C": name}
                 self.stages.append(stage_of(bounds.program, rows, p.k, arrays, weights))
 
+    def add_vector_values(self, *programs: Program) -> list[Program]:
+        """Adds the stages that compute values of vectors alone, and returns the programs that read them."""
+        made, values = separated(programs)
+        inputs = {x.name: x for program in programs for x in program.inputs}
+        for x in values:
+            self.scratch[x.name] = rows = self.kmajor.m if x.axis == "i" else self.kmajor.n
+            program = x.program(list(inputs.values()))
+            names = {each.name: self.names.get(each.name, each.name) for each in program.inputs}
+            arrays = {**names, "X": next(names[each.name] for each in program.inputs if each.uses), "C": x.name}
+            numbers = {each.name: each.name for each in program.inputs if not each.uses}
+            self.stages.append(stage_of(program, rows, 1, arrays, numbers))
+        return made
+
     def add_candidates(self, program: Program, room: int) -> None:
         """Adds the stage that lists candidates, with room for ``room`` of them."""
         self.scratch.update({PAIRS[0]: room, PAIRS[1]: room, COUNT: 2})
@@ -138,6 +152,7 @@ class ExactSelect:
         made = Operands.of(p)
         pairs = PairProducts(lower(made.kmajor), d)
         made.add_bounds(program, pairs.roundings(p.k))
+        (program,) = made.add_vector_values(program)
         made.add_candidates(program, exact_filter.room(p))
         return cls(made.kmajor, tuple(made.stages), pairs, made.names, made.scratch)
 
@@ -184,10 +199,10 @@ class ExactSelect:
 
 
 def stage_of(
-    program: Program, m: int, n: int, arrays: Mapping[str, str], numbers: Mapping[str, float] | None = None
+    program: Program, m: int, n: int, arrays: Mapping[str, str], numbers: Mapping[str, Any] | None = None
 ) -> Stage:
     """The stage of a program with M×N results and no steps over k: its operands have no elements. ``arrays``: name in
-    the program -> array; ``numbers``: the values of its scalars."""
+    the program -> array; ``numbers``: the values of its scalars, or the names of numbers of the original task."""
     roles = roles_of(program)
     p = Task(m, n, 0, "NN", "f32", text=Task.text_of(roles))
     at = {"A": arrays["X"], "B": arrays["X"], "C": arrays["C"]} | {u.role: arrays[u.name] for u in roles.others}
