@@ -40,7 +40,7 @@ class FragmentValues(ResultValues):
 
     COLUMNS = 8  #: groups of columns whose elements of vectors along Y are in registers, over all vectors
     HOISTED = 2  #: most vectors along Y whose loads ptxas may hoist
-    LONG = 8  #: instructions of a value from which on fragments are computed one after the other
+    LONG = 16  #: instructions of a value from which on fragments are computed one after the other
 
     @cached_property
     def mirror(self) -> FragmentValues | None:
