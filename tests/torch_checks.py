@@ -61,6 +61,7 @@ BATCHES: list[tuple[str, tuple[Any, ...], tuple[int | None, ...], dict[str, Any]
 ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
     "gelu": lambda s: functional.gelu(s, approximate="tanh"),
     "sigmoid": torch.sigmoid,
+    "tanh": torch.tanh,
     "swiglu": lambda s: functional.silu(s[..., ::2]) * s[..., 1::2],
     "x*sigmoid(2*x)*(up+1)": lambda s: s[..., ::2] * torch.sigmoid(2 * s[..., ::2]) * (s[..., 1::2] + 1),
 }

@@ -89,7 +89,7 @@ def gemm(
 
     The kernel's epilogue applies the other arguments before it stores C. ``bias``: N elements (one per column) or M×1
     (one per row), of C's dtype, float32 for an 8-bit C. ``residual``: shape and dtype of ``out``. ``activation``: a
-    name, as relu, gelu (the tanh form), gelu_erf, silu, sigmoid or clamp(-1,1); an expression of the sum x in the
+    name, as relu, gelu (the tanh form), gelu_erf, silu, sigmoid, tanh or clamp(-1,1); an expression of the sum x in the
     language of tasks, ``"x * sigmoid(2 * x)"``; or a Python function of x. An expression or a function may also read
     ``aux``, an array like the residual. relu_grad, the gradient of ReLU, reads ``aux``: it gives 0 where ``aux`` is at
     most 0, and the sum elsewhere. A gated activation (swiglu, geglu, or an expression of ``x`` and ``up``) computes

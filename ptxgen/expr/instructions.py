@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ptxgen.errors import DtypeError, InputError
+from ptxgen.expr import functions_f64
 from ptxgen.expr.node import Node, constant
 from ptxgen.expr.operators import OPERATORS, Operator
 from ptxgen.expr.value_types import PRED, VALUE_TYPES, type_of
@@ -271,6 +272,9 @@ def _floats() -> Iterator[Row]:
     yield _row("rcp", "f64", "rcp.rn.f64 {d}, {a}", xu=1, fp64=7)
     yield _row("sqrt", "f32", "sqrt.rn.f32 {d}, {a}", xu=1, fma=6)
     yield _row("sqrt", "f64", "sqrt.rn.f64 {d}, {a}", xu=1, fp64=8)
+    for operator, lines in functions_f64.FUNCTIONS.items():
+        pipes = tuple(functions_f64.pipes(lines).items())
+        yield Row(operator, "f64", "f64", OLDEST, lines, pipes, relative=2.0**-50)
     yield _row("rsqrt", "f64", "sqrt.rn.f64 {f64_x}, {a}; rcp.rn.f64 {d}, {f64_x}", xu=2, fp64=14)
     for row, relative, absolute in (
         (_row("rsqrt", "f32", "rsqrt.approx.f32 {d}, {a}", xu=1, fma=2, alu=1), 2.0**-22, 0.0),

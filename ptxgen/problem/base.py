@@ -325,12 +325,15 @@ class ProblemBase:
         epilogue_dtype = self.epilogue_dtype
         if given and epilogue_dtype.part:
             raise DtypeError(f"epilogue is {self.epilogue!r}; products of {self.dtype} have none")
-        if given and (
-            epilogue_dtype.integer or not all(epilogue_op(name).computes(epilogue_dtype.name) for name in given)
-        ):
+        if given and epilogue_dtype.integer:
             raise DtypeError(
-                f"epilogue is {self.epilogue!r}; it is not supported for sums of type {epilogue_dtype.name}"
+                f"epilogue is {self.epilogue!r} and sums are {epilogue_dtype.name}; C must then be of floats"
             )
+        for op in map(epilogue_op, given):
+            if not op.computes(epilogue_dtype.name):
+                raise DtypeError(
+                    f"{op.place} is {op.name!r} and sums are {epilogue_dtype.name}; {op.refusal(epilogue_dtype.name)}"
+                )
         if any(epilogue_op(name).gated for name in given):
             self._check_gated(given)
         object.__setattr__(self, "epilogue", ",".join(ordered))

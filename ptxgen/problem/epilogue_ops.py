@@ -104,12 +104,17 @@ class EpilogueOp:
         return any(instructions_by_pipe([s.expression("f32")], OLDEST, fast=True)["xu"] for s in self.steps)
 
     def computes(self, type: str) -> bool:
-        """True if PTX has the instructions for sums of type ``type``."""
+        """True if there are instructions for sums of type ``type``."""
+        return not self.refusal(type)
+
+    def refusal(self, type: str) -> str:
+        """The rule that an operator breaks for which sums of type ``type`` have no instructions; empty if all have
+        some."""
         try:
             check([step.expression(type) for step in self.steps], OLDEST)
-        except DtypeError:
-            return False
-        return True
+        except DtypeError as error:
+            return str(error)
+        return ""
 
 
 def activation(
@@ -461,6 +466,7 @@ def _gated(name: str, value: Callable[[Node], Node], meaning: str) -> EpilogueOp
 
 _own(_gated("swiglu", _silu, "SiLU"))
 _own(_gated("geglu", _gelu, "GELU in its tanh form"))
+_own(activation("tanh", lambda x: node("tanh", x.type, x), meaning="the hyperbolic tangent", absolute=2.0**-20))
 _own(
     EpilogueOp(
         "store_sums",

@@ -20,7 +20,7 @@ from ptxgen.expr.node import Node, variables
 from ptxgen.expr.rounding import with_errors
 from ptxgen.problem.base import ProblemBase as Problem
 from ptxgen.problem.block_scales import DEPTH
-from ptxgen.problem.dtypes import Dtype, promotion_k
+from ptxgen.problem.dtypes import Dtype, dtype, promotion_k
 from ptxgen.problem.epilogue_ops import ACTIVATION, ELEMENT, SCALE, STORE, SUM, EpilogueOp, epilogue_op
 from ptxgen.problem.operation import operation_of
 
@@ -151,9 +151,11 @@ class Reference:
         )  # half of the smallest value: the rounding error of underflow
         absolute = 0.0
         operations = [epilogue_op(name) for name in p.epilogue_ops]
+        finer = p.epilogue_dtype.roundoff / dtype("f32").roundoff  # bounds of approximations are those of f32
         for op in operations:
             if op.slope is not None:
-                allowed, absolute = op.slope * allowed + op.relative, op.slope * absolute + op.absolute
+                allowed = op.slope * allowed + finer * op.relative
+                absolute = op.slope * absolute + finer * op.absolute
         result: Array = allowed * self.scale + absolute
         if not p.accumulator.integer:  # every sum is a multiple of the smallest positive number
             result += steps * p.accumulator.smallest / 2

@@ -41,6 +41,7 @@ _NAMED: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Tensor, Tensor], T
     "gelu": (_tanh_gelu, lambda grad, x: _aten.gelu_backward(grad, x, approximate="tanh")),
     "gelu_erf": (gelu, lambda grad, x: _aten.gelu_backward(grad, x)),
     "silu": (silu, _silu_gradient),
+    "tanh": (torch.tanh, lambda grad, x: _aten.tanh_backward(grad, torch.tanh(x))),
     "sigmoid": (torch.sigmoid, lambda grad, x: _aten.sigmoid_backward(grad, torch.sigmoid(x))),
 }
 #: name of a gated activation -> the activation of the gate

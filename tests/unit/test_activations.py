@@ -27,10 +27,11 @@ from ptxgen.operations.task.activations import traced
 from ptxgen.problem.device import device
 from ptxgen.problem.epilogue_ops import epilogue_op, split_epilogue
 from ptxgen.problem.operation import operation_of
-from ptxgen.problem.reference import compare, operands, reference
+from ptxgen.problem.reference import compare, epilogue_arrays, operands, reference
 from ptxgen.problem.registry import parse
 from ptxgen.runtime.assemble import assemble
 from ptxgen.runtime.emulated import EmulatedDriver
+from ptxgen.runtime.runner import Runner
 from tests.emulated.gemm_runs import check_some
 
 H200 = device("h200")
@@ -79,6 +80,20 @@ def test_gemm_computes_them(activation: Any, wanted: Any, monkeypatch: pytest.Mo
     reads = callable(activation) and activation.__code__.co_argcount == 2
     got = ptxgen.gemm(A, B, activation=activation, **({"aux": AUX} if reads else {}))
     np.testing.assert_allclose(got, wanted, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "epilogue", ["gelu", "gelu_erf", "silu_grad", "log(1+exp(x))*tanh(x)", "exp2(x)*erf(x)-log2(abs(x))"]
+)
+def test_products_of_f64_have_functions_of_f64(epilogue: str) -> None:
+    """The bounds of errors are those of f64: a result that is right in f32 alone is wrong."""
+    p = Gemm(20, 24, 12, dtype="f64", epilogue=f"bias_column,{epilogue}")
+    arrays = operands(p, 1) | epilogue_arrays(p, 1)
+    ref = reference(p, arrays)
+    runner = Runner.of(EmulatedDriver(H200), p, parse_config("ms=4 ns=4 ml=16 nl=32 lanes_m=4"))
+    got = runner.compute(arrays)["C"]
+    assert compare(got, ref).ok
+    assert not compare(got.astype(np.float32).astype(np.float64), ref).ok
 
 
 @pytest.mark.parametrize("name", ["gelu", "gelu_erf", "silu", "sigmoid"])
@@ -494,8 +509,12 @@ def test_a_gated_product_takes_the_configuration_of_the_product() -> None:
 
 
 def test_what_has_no_text_is_refused() -> None:
-    with pytest.raises(DtypeError, match=r"epilogue is 'exp\(x\)'; it is not supported for sums of type f64"):
-        Gemm(8, 8, 8, dtype="f64", epilogue="exp(x)")
+    with pytest.raises(
+        DtypeError, match=r"activation is 'pow\(x,1.5\)' and sums are f64; the operand of pow is f64; it"
+    ):
+        Gemm(8, 8, 8, dtype="f64", epilogue="pow(x,1.5)")
+    with pytest.raises(DtypeError, match=r"epilogue is 'relu' and sums are s32; C must then be of floats"):
+        Gemm(8, 8, 8, dtype="s8", epilogue="relu")
     assert Gemm(8, 8, 8, dtype="f64", epilogue="x*max(x,0.1)").epilogue == "x*max(x,0.1)"
     with pytest.raises(InputError, match=r"epilogue is 'x\*2,relu'; it may have only one of"):
         Gemm(8, 8, 8, epilogue="x*2,relu")

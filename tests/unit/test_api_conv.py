@@ -299,7 +299,7 @@ X, F = integers(2, 3, 5, 5), integers(4, 3, 3, 3)
         (lambda: ptxgen.conv2d(X, F, activation="relu_grad"), InputError, "activation is 'relu_grad' and aux is None"),
         (lambda: ptxgen.conv2d(X, F, aux=X), InputError, "activation is None and aux is an array"),
         (lambda: ptxgen.conv2d(X, F, activation="relu_grad", aux=X), ShapeError, "aux has shape"),
-        (lambda: ptxgen.conv2d(X, F, activation="tanh"), InputError, "activation is 'tanh'; it must be one of relu"),
+        (lambda: ptxgen.conv2d(X, F, activation="sine"), InputError, "activation is 'sine'; it must be one of relu"),
         (lambda: ptxgen.conv2d(X, F, padding="full"), InputError, "padding is 'full'"),
         (lambda: ptxgen.conv2d(X, F, padding=-1), ShapeError, "padding is -1; it must be an integer from 0"),
         (lambda: ptxgen.conv2d(X, F, stride=0), ShapeError, "stride is 0; it must be an integer from 1"),

@@ -80,7 +80,7 @@ def test_gelu_is_the_tanh_form():
         ({"activation": "relu", "aux": RESIDUAL}, InputError, "aux is an array"),
         ({"aux": RESIDUAL}, InputError, "aux is an array"),
         ({"activation": "relu_grad", "aux": RESIDUAL.T}, ShapeError, "aux is f32 of 20x17"),
-        ({"activation": "tanh"}, InputError, "activation is 'tanh'"),
+        ({"activation": "sine"}, InputError, "activation is 'sine'"),
         ({"scale_a": COLUMN[:1]}, InputError, "pass both or neither"),
         ({"scale_a": COLUMN[:3], "scale_b": COLUMN[:3]}, ShapeError, "scale_a and scale_b have 3 and 3"),
     ],
