@@ -444,7 +444,7 @@ class _Call:
         """True if the best values are those of each row, and a kernel may keep them."""
         if not self.output.axis or not 0 < self.n <= MOST_KEPT or self.pairs == 0:
             return False
-        if self.extents["k"] >= exact_filter.LEAST_DISTANCE and self.may_filter:  # lists take less time
+        if self.extents["k"] >= exact_filter.LEAST_K and self.may_filter:  # lists take less time
             return False
         return keeps_best(keeping(self.program, self.n), self.extents["k"])
 
@@ -659,7 +659,7 @@ class _Call:
         allowed = self.own.algebra and self.own.compute in ("", "f32")
         return (
             allowed
-            and exact_filter.may_pay(roles, m, n, k, self.device.driver.device)
+            and exact_filter.may_pay(m, n, k, self.device.driver.device)
             and exact_filter.candidates_of(roles) is not None
         )
 

@@ -19,7 +19,7 @@ from ptxgen.expr.evaluate import values
 from ptxgen.expr.node import Node, constant, node, variable
 from ptxgen.expr.node import select as select_node
 from ptxgen.lowering.lower import lower
-from ptxgen.operations.task import exact_filter, exact_nearest, exact_parts
+from ptxgen.operations.task import exact_filter, exact_parts
 from ptxgen.operations.task.checks import random_arrays
 from ptxgen.operations.task.exact_select import ExactSelect
 from ptxgen.operations.task.explanation import explanation
@@ -53,8 +53,7 @@ def query(condition: str, when: str = "") -> str:
 def runs(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[bool]]:
     """For each call with a filter: False where there was no room for its candidates. A filter pays from the first
     step."""
-    for module in (exact_filter, exact_nearest):
-        monkeypatch.setattr(module, "LEAST_DISTANCE", 16)
+    monkeypatch.setattr(exact_filter, "LEAST_K", 8)
     calls: list[bool] = []
     launched = exact_calls.launched
 
@@ -332,7 +331,7 @@ def test_the_explanation_tells_the_filter() -> None:
     assert any(line.startswith("filter: ") for line in explanation(program))
     assert not any(line.startswith("filter: ") for line in explanation(program, algebra=False))
     near = parse(reduced("C[i] argmin= 1 - accum * u[i] * w[j]", True), dict.fromkeys(("P", "R", "u", "w"), "f32"))
-    assert any(line.startswith("filter: ") and "K of at least 24" in line for line in explanation(near))
+    assert any(line.startswith("filter: ") and "K from 24 to" in line for line in explanation(near))
     assert exact_filter.candidates_of(roles_of(program)) is not None
     assert task_call.Options().precision == "exact"
 
@@ -436,7 +435,8 @@ def test_distances_of_one_array_and_bounds_of_rows(runs: list[bool]) -> None:
     assert runs == [True]
 
 
-def test_distances_of_short_rows_have_no_filter(runs: list[bool]) -> None:
+def test_short_rows_have_no_filter(runs: list[bool], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exact_filter, "LEAST_K", 16)
     p, r, squares = near_distances(24, 20, 15)
     assert ptxgen.task(distances("accum < t"))(P=p, R=r, t=np.float32(40)).count == (squares < 40).sum()
     assert runs == []

@@ -236,7 +236,7 @@ def test_tensor_cores_list_candidates(forms: list[str], monkeypatch: pytest.Monk
     monkeypatch.setattr(exact_filter, "room", lambda p: p.m * p.n)
     monkeypatch.setattr(exact_parts, "predicted_faster", lambda *_: True)
     exact_calls._exact.cache_clear()
-    p, r = integers(40, 20), integers(20, 50)
+    p, r = integers(40, 24), integers(24, 50)
     p[3, 2], p[5, 0] = np.nan, np.inf
     compared(f"where (i, j) {{ {SUM} best.top(3, accum, i, j); }}", P=p, R=r)
     compared(f"where (i, j) {{ {SUM} best[i].bottom(3, accum, j); }}", P=p, R=r)

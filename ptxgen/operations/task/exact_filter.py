@@ -37,7 +37,7 @@ from ptxgen.problem.peak_rates import peak_rate, scalar_rate
 COMPUTED = ("f32", SPLIT)  #: values of ``compute`` whose results are sums of f32, or as exact
 LEAST = 1 << 33  #: from so many steps on, the filter takes less time than the f32 kernel
 DEEPEST = 1 << 16  #: the greatest K for which the proof holds
-LEAST_DISTANCE = 24  #: the least K of filters of squares of differences; below, bounds of scalar kernels take less
+LEAST_K = 24  #: the least K of filters; below, scalar kernels take less
 FASTER = 4  #: tensor cores must be so many times as fast as scalar instructions
 PAIRS = 64  #: one pair in so many may be a candidate; more would take as long as the f32 kernel
 LEAST_PAIRS = 1024
@@ -317,15 +317,14 @@ def transposed() -> Program:
 def pays(p: Task, d: Device) -> bool:
     """True if a filter on tensor cores takes less time than the f32 kernel, provided that there are few candidates."""
     packed = p.lda == p.stored[0][1] and p.ldb == p.stored[1][1]
-    return packed and may_pay(p.roles, p.m, p.n, p.k, d)
+    return packed and may_pay(p.m, p.n, p.k, d)
 
 
-def may_pay(roles: Roles, m: int, n: int, k: int, d: Device) -> bool:
+def may_pay(m: int, n: int, k: int, d: Device) -> bool:
     """As ``pays``, for operands without gaps between rows."""
     f32 = dtype("f32")
     faster = peak_rate(f32, "tf32", d) >= FASTER * scalar_rate(f32, d)
-    least = LEAST_DISTANCE if is_distance(roles.program) else 1
-    return faster and m * n * k >= LEAST and least <= k <= DEEPEST
+    return faster and m * n * k >= LEAST and LEAST_K <= k <= DEEPEST
 
 
 def room(p: Task) -> int:

@@ -20,7 +20,7 @@ from ptxgen.lowering.lower import lower
 from ptxgen.lowering.states import POSITIONS
 from ptxgen.operations.task import exact_filter
 from ptxgen.operations.task.assembling import array_of
-from ptxgen.operations.task.exact_filter import BOUNDS, LEAST_DISTANCE, LEAST_PAIRS
+from ptxgen.operations.task.exact_filter import BOUNDS, LEAST_PAIRS
 from ptxgen.operations.task.exact_select import ExactSelect, Operands, stage_of
 from ptxgen.operations.task.lowering import algebra_of
 from ptxgen.operations.task.problem import Task, read_again
@@ -111,7 +111,7 @@ class ExactNearest(ExactSelect):
         """The launches of a task; None: they do not pay, or the task is not one that a filter computes."""
         known = p.algebra and p.compute in exact_filter.COMPUTED and p.batch == 1
         programs = nearest_of(p.roles) if known else None
-        if programs is None or p.k < LEAST_DISTANCE or not exact_filter.pays(p, d):
+        if programs is None or not exact_filter.pays(p, d):
             return None
         made = Operands.of(p)
         pairs = NearestPairs(lower(made.kmajor), d)

@@ -42,13 +42,12 @@ def explanation(program: Program, algebra: bool = True, fast: bool = False) -> l
             "rewriting: squares of differences are sums of squares of A and of B, computed before, and their product"
         )
         roles = roles_of(distance.program)
-    nearest = algebra and nearest_of(roles) is not None
-    if nearest or (algebra and candidates_of(roles) is not None):
-        least = f" and K of at least {exact_filter.LEAST_DISTANCE}" if nearest else ""
+    if algebra and (nearest_of(roles) is not None or candidates_of(roles) is not None):
         lines.append(
-            f"filter: in calls with at least {exact_filter.LEAST} steps and K of at most {exact_filter.DEEPEST}{least},"
-            f" where tensor cores are {exact_filter.FASTER} times as fast as scalar instructions, they list candidates"
-            f" in tf32, with a bound of their error, and each candidate is computed in f32"
+            f"filter: in calls with at least {exact_filter.LEAST} steps and K from {exact_filter.LEAST_K} to"
+            f" {exact_filter.DEEPEST}, where tensor cores are {exact_filter.FASTER} times as fast as scalar"
+            f" instructions, they list candidates in tf32, with a bound of their error, and each candidate is computed"
+            f" in f32"
         )
     if algebra and group_sums(roles) is not None:
         lines.append(
