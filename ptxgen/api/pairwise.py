@@ -12,11 +12,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ptxgen.api import call_lock, drivers, new_arrays, task_call, truth_arrays
+from ptxgen.api import call_lock, drivers, new_arrays, task_call, task_keys, truth_arrays
 from ptxgen.api.arrays import View, require_same_memory, tensor
 from ptxgen.api.selection import Selection
 from ptxgen.api.task import TaskFunction
 from ptxgen.api.task_launches import NOT_RECORDED
+from ptxgen.api.unique_keys import dtype_name
 from ptxgen.arguments import closest, flag, integer, shown, word
 from ptxgen.errors import DtypeError, InputError, ShapeError
 from ptxgen.families.plan_factory import plan_for
@@ -137,6 +138,8 @@ def pairs_of(
 
 
 def _rows(x: Any, name: str) -> View:
+    if task_keys.is_wide(x):
+        raise DtypeError(f"{name} has dtype {dtype_name(x)}; it must be a float, or an integer of at most 32 bits")
     v = truth_arrays.view_of(x, name, NOT_RECORDED)
     if len(v.shape) != 2:
         raise ShapeError(f"{name} has shape {v.shape}; it must have two dimensions, rows and elements of a row")
@@ -453,8 +456,8 @@ class Pairwise:
         if not keys:
             raise InputError("gx and gy are None; one of them must be an array of keys")
         for (name, x), n in zip((("gx", gx), ("gy", gy)), self.shape, strict=True):
-            if x is not None and (v := tensor(x, name)).shape != (n,):
-                raise ShapeError(f"{name} has shape {v.shape}; it must be ({n},), a key for each row")
+            if x is not None and (shape := _shape(x, name)) != (n,):
+                raise ShapeError(f"{name} has shape {shape}; it must be ({n},), a key for each row")
         return self._compute(("grouped", "+"), test, **keys, **options)
 
     def _task(self, form: tuple[Any, ...], test: Callable[..., Any] | None, finished: bool) -> TaskFunction:
@@ -490,6 +493,11 @@ class Pairwise:
 def _float(element_type: str) -> str:
     """The type of the norms of rows whose elements have this type."""
     return element_type if element_type == "f64" else "f32"
+
+
+def _shape(x: Any, name: str) -> tuple[int, ...]:
+    """The shape of an array of keys, which may have integers of 64 bits."""
+    return tuple(x.shape) if task_keys.is_wide(x) else tensor(x, name).shape
 
 
 def axis_of(axis: Any) -> int:

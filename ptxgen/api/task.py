@@ -119,9 +119,9 @@ class TaskFunction:
         fast: sums of squares of differences may be computed from sums of squares and products, with errors relative to
         these sums; and if ``compute`` is None, products of float32 may be computed as f32_bf16x6 where that is faster.
 
-        ``keys``: dense: group keys are integers from 0 to the number of groups - 1. any: group keys are any integers of
-        8 to 64 bits, which are numbered first (``unique_keys``). A result in groups is then a named tuple of the
-        values, the distinct keys of rows, and those of columns.
+        ``keys``: dense: group keys are integers of 8 to 64 bits, from 0 to the number of groups - 1. any: group keys
+        are any integers of 8 to 64 bits, which are numbered first (``unique_keys``). A result in groups is then a named
+        tuple of the values, the distinct keys of rows, and those of columns.
         """
         if keys != task_keys.DENSE:
             word("keys", keys, (task_keys.DENSE, task_keys.ANY))
@@ -149,6 +149,13 @@ class TaskFunction:
             if result is not None:
                 return result
         given, options = self.given(arrays, named), selection.Options(capacity, overflow, sorted)
+        if any(map(task_keys.is_wide, given.values())):
+            same: dict[str, Any] = {
+                **{"out": out, "groups": groups, "deterministic": deterministic, "capacity": capacity},
+                **{"overflow": overflow, "sorted": sorted, "algebra": algebra, "compute": compute},
+            }
+            arguments = task_keys.narrowed(lambda: self.program(_types(given)), given)
+            return self(**arguments, **same, precision=precision)
         how = (
             flag("algebra", algebra),
             word("compute", "" if compute is None else compute),
@@ -216,8 +223,7 @@ def _types(given: Mapping[str, Any]) -> dict[str, str | None]:
         elif _is_number(x):
             types[name] = _number_type(name, _number(x))
         else:
-            wide = dtype_name(x) in task_keys.WIDE
-            types[name] = "s32" if wide else _view(x, name, task_launches.NOT_RECORDED).dtype.name
+            types[name] = "s32" if task_keys.is_wide(x) else _view(x, name, task_launches.NOT_RECORDED).dtype.name
     return types
 
 
@@ -294,12 +300,9 @@ def _number(x: Any) -> Any:
 
 
 def _view(x: Any, name: str, recording: task_launches.NotRecorded) -> View:
-    """The view of an array. DtypeError: its elements are complex, or integers of 64 bits."""
+    """The view of an array. DtypeError: its elements are complex."""
     if dtype_name(x).startswith("complex"):
         raise DtypeError(f"{name} has dtype {dtype_name(x)}; the elements of a task must be real")
-    if dtype_name(x) in task_keys.WIDE:
-        rule = "an integer of at most 32 bits; for keys of groups, keys='any' and ptxgen.unique_keys number them"
-        raise DtypeError(f"{name} has dtype {dtype_name(x)}; it must be {rule}")
     return truth_arrays.view_of(x, name, recording)
 
 

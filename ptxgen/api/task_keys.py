@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import importlib
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from ptxgen.api import call_lock, unique_keys
 from ptxgen.api.arrays import is_torch
 from ptxgen.api.distinct_calls import DistinctKeys
+from ptxgen.api.unique_keys import dtype_name
 from ptxgen.arguments import shown
-from ptxgen.errors import InputError
+from ptxgen.errors import DtypeError, InputError
 from ptxgen.expr.node import Node, constant, rewritten, variables, walk
 from ptxgen.expr.value_types import PRED
 from ptxgen.operations.task.assembling import array_of, roots
 from ptxgen.operations.task.joined_keys import exact_source
-from ptxgen.operations.task.program import AXES, Aggregate, Distinct, Program
+from ptxgen.operations.task.program import AXES, Aggregate, Distinct, Program, Scatter
 
 #: values of ``keys``: keys from 0 to the number of groups - 1, or any integers
 DENSE, ANY = "dense", "any"
 WIDE = ("int64", "uint64")  #: dtypes of keys that programs cannot read
+_GREATEST = (1 << 31) - 1
 _COMPARED = ("==", "!=", "<", "<=")
 
 
@@ -43,10 +48,16 @@ def call(
     keyed = [x for x in program.outputs if isinstance(x, Aggregate | Distinct)]
     if not keyed:
         raise InputError("keys is 'any'; it must be 'dense' where no keys select elements of a result")
-    names = {name: None for x in keyed for key in (x.row, x.column) if (name := _array(key))}
+    names = [name for x in keyed for key in (x.row, x.column) if (name := _array(key))]
+    together_all, read = _compared(program, names)
+    if wrong := [name for name in names if name in read]:
+        raise InputError(
+            f"{wrong[0]} is read as a number, and is an array of keys; with keys 'any' it must only be a key, or be"
+            " compared with another array of keys after `when`"
+        )
     arguments, keys = dict(given), dict[str, Any]()
     with call_lock.lock:
-        for together in _compared(program, names):
+        for together in together_all:
             distinct, numbers = unique_keys.numbered([given[name] for name in together], together)
             arguments |= zip(together, numbers, strict=True)
             keys |= dict.fromkeys(together, distinct)
@@ -62,9 +73,66 @@ def _array(key: Node) -> str:
     return "" if key.value in AXES else array_of(str(key.value))
 
 
-def _compared(program: Program, names: Mapping[str, None]) -> list[list[str]]:
-    """The names of key arrays in sets: arrays that ``when`` compares are in one set, so that they are numbered
-    together. InputError: a key is read as a number elsewhere."""
+def is_wide(x: Any) -> bool:
+    """True for an array of 64-bit integers."""
+    return dtype_name(x) in WIDE and len(x.shape) > 0
+
+
+def narrowed(program_of: Callable[[], Program], given: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of a call with int32 keys in place of keys of 64 bits. ``program_of``: returns the program for
+    these.
+
+    Keys of groups, and places of elements of a matrix, keep their values; those that int32 does not have become its
+    greatest one, or -1, which are out of range. Arrays that ``when`` compares with each other, and nothing else reads,
+    are numbered together. DtypeError: other expressions read an array of 64-bit integers.
+    """
+    wide = [name for name, x in given.items() if is_wide(x)]
+    for name in wide:
+        if len(given[name].shape) != 1:
+            raise _refused(name, given[name])
+    program = program_of()
+    together, read = _compared(program, [x.name for x in program.inputs if len(x.uses) == 1 and len(x.uses[0]) == 1])
+    sets = {name: names for names in together for name in names}
+    keyed = [x for x in program.outputs if isinstance(x, Aggregate | Distinct | Scatter)]
+    places = {_array(key) for x in keyed for key in (x.row, x.column)}
+    arguments = dict(given)
+    for name in wide:
+        names = sets.get(name, [name])
+        if wrong := [x for x in names if x in read]:
+            raise _refused(name, given[name], "" if wrong[0] == name else f"; {wrong[0]} is read as a number")
+        if not is_wide(arguments[name]):
+            continue  # it was numbered with another array
+        if places & set(names):
+            arguments[name] = _limited(given[name], name)
+        else:
+            with call_lock.lock:
+                arguments |= zip(names, unique_keys.numbered([given[x] for x in names], names)[1], strict=True)
+    return arguments
+
+
+def _refused(name: str, x: Any, reason: str = "") -> DtypeError:
+    return DtypeError(
+        f"{name} has dtype {dtype_name(x)}; it must be an integer of at most 32 bits, unless it is only a key of groups"
+        f" or is compared with another array after `when`{reason}"
+    )
+
+
+def _limited(x: Any, name: str) -> Any:
+    """An int32 array with the values of ``x``, an array of 64-bit integers; values that int32 does not have become its
+    greatest one, or -1."""
+    unsigned = dtype_name(x).startswith("u")
+    try:
+        if is_torch(x):
+            torch = importlib.import_module("torch")
+            return (x.view(torch.int64) if unsigned else x).clamp(-1, _GREATEST).to(torch.int32)
+        return x.clip(0 if unsigned else -1, _GREATEST).astype(np.int32)
+    except (AttributeError, RuntimeError, TypeError):
+        raise DtypeError(f"{name} has dtype {dtype_name(x)}; its library cannot convert it to int32") from None
+
+
+def _compared(program: Program, names: Sequence[str]) -> tuple[list[list[str]], set[str]]:
+    """The arrays of keys ``names`` in sets: those that ``when`` compares are in one set. And the arrays that are read
+    elsewhere than as keys of outputs and in such comparisons."""
     together = {name: {name} for name in names}
 
     def without(x: Node) -> Node:
@@ -79,15 +147,10 @@ def _compared(program: Program, names: Mapping[str, None]) -> list[list[str]]:
         return constant(True, PRED)
 
     rest = [] if program.when is None else [rewritten(program.when, without)]
-    keys = {y for x in program.outputs if isinstance(x, Aggregate | Distinct) for y in (x.row, x.column)}
+    keys = {y for x in program.outputs if isinstance(x, Aggregate | Distinct | Scatter) for y in (x.row, x.column)}
     others = [x for x in roots(program) if x not in keys and x is not program.when]
     read = {array_of(name) for x in (*rest, *others) for name in variables(*walk(x))}
-    if wrong := [name for name in names if name in read]:
-        raise InputError(
-            f"{wrong[0]} is read as a number, and is an array of keys; with keys 'any' it must only be a key, or be"
-            " compared with another array of keys after `when`"
-        )
-    return [sorted(x) for x in {id(x): x for x in together.values()}.values()]
+    return [sorted(x) for x in {id(x): x for x in together.values()}.values()], read
 
 
 def _extent(key: Node, program: Program, keys: Mapping[str, Any], given: Mapping[str, Any]) -> int:

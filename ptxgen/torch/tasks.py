@@ -289,7 +289,8 @@ def element_type(name: str, x: Any) -> str | None:
         return None
     if isinstance(x, Tensor):
         if x.dtype not in _TYPES:
-            raise DtypeError(f"{name} is {x.dtype}; it must be one of {', '.join(map(str, _TYPES))}")
+            near = f": write {name}.int()" if x.dtype is torch.int64 else ""
+            raise DtypeError(f"{name} is {x.dtype}; it must be one of {', '.join(map(str, _TYPES))}{near}")
         return f"0-d {_TYPES[x.dtype]}" if x.dim() == 0 else _TYPES[x.dtype]
     if isinstance(x, np.number):
         return from_numpy(x.dtype, name).name

@@ -56,7 +56,7 @@ def zeros(*shape: int, dtype: Any = np.float32) -> np.ndarray:
         (
             {"P": zeros(3, 4, dtype=np.int64), "R": zeros(5, 4), "s": 1.0},
             DtypeError,
-            "P has dtype int64; it must be an integer of at most 32 bits; for keys of groups, keys='any'",
+            "P has dtype int64; it must be an integer of at most 32 bits, unless it is only a key",
         ),
         (
             {"P": zeros(3, 4, dtype=np.int32), "R": zeros(5, 4, dtype=np.int32), "s": 1 << 31},

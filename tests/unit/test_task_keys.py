@@ -99,6 +99,33 @@ def test_keys_that_are_compared_are_numbered_together() -> None:
         run(P=P, R=R, g=G, h=H.astype(np.int32), t=1.0, keys="any")
 
 
+@pytest.mark.parametrize("key_type", ["int64", "uint64"])
+def test_keys_of_64_bits(key_type: str) -> None:
+    """Keys of groups and places keep their values; keys that are compared may be any."""
+    rng = np.random.default_rng(5)
+    g, h = rng.integers(0, 3, M).astype(key_type), rng.integers(0, 4, N).astype(key_type)
+    np.testing.assert_array_equal(GROUPS(P=P, R=R, g=g, h=h), summed(g, h, SCORES, (3, 4)))
+    g[2], h[3] = np.iinfo(key_type).max, 1 << 32  # 0 in the low bits
+    with pytest.raises(InputError, match=f"{M + N - 1} pairs .i, j. have keys out of range"):
+        GROUPS(P=P, R=R, g=g, h=h, groups=(3, 4))
+    rows, columns = rng.permutation(M).astype(key_type), rng.permutation(N).astype(key_type)
+    placed = ptxgen.task("where (i, j) " + BODY % "C.put(accum, g[i], h[j]);")(
+        P=P, R=R, g=rows, h=columns, groups=(M, N)
+    )
+    np.testing.assert_array_equal(placed[rows.astype(int)][:, columns.astype(int)], SCORES)
+    g, h = (x.view(key_type) for x in (G, H))
+    for compared, expected in (("==", g[:, None] == h), ("<", g[:, None] < h)):
+        joined = ptxgen.task(f"where (i, j) when (g[i] {compared} h[j]) " + BODY % "C[i] += accum;")
+        np.testing.assert_array_equal(joined(P=P, R=R, g=g, h=h), np.where(expected, SCORES, 0).sum(1))
+    with pytest.raises(
+        DtypeError, match=r"g has dtype .*int64 and h int32; keys that are compared must have one dtype"
+    ):
+        joined(P=P, R=R, g=g, h=h.astype(np.int32))
+    counted = ptxgen.task("where (i, j) when (g[i] == h[j]) " + BODY % "C[i, j] = accum * f32(g[i]);")
+    with pytest.raises(DtypeError, match=r"h has dtype .*int64; .* after `when`; g is read as a number"):
+        counted(P=P, R=R, g=g.astype(np.int16), h=h)
+
+
 @pytest.mark.parametrize("t", [2.0, 1e9, -1e9])
 def test_distinct_pairs_of_keys(t: float) -> None:
     result = DISTINCT(P=P, R=R, g=G, h=H, t=t, keys="any")
