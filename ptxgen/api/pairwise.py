@@ -92,7 +92,7 @@ def pairwise(
     if vx.shape[1] != vy.shape[1]:
         raise ShapeError(f"X has {vx.shape[1]} columns and Y has {vy.shape[1]}; they must be equal")
     require_same_memory("X", vx, "Y", vy)
-    given = pairs_of(step, reduce, finish, when, p, vx.dtype.name)
+    given = pairs_of(step, reduce, finish, when, p, vx.dtype.name, vx.shape[1] == 0)
     options = {
         "precision": word("precision", precision, (task_call.EXACT, task_call.FAST)),
         "compute": None if compute is None else word("compute", compute, COMPUTE_MODES.get(vx.dtype.name, ("None",))),
@@ -107,9 +107,10 @@ def pairs_of(
     when: Callable[..., Any] | None,
     p: float | None,
     element_type: str,
+    empty: bool,
 ) -> Pairs:
-    """The functions of ``pairwise`` for elements of a type, from its arguments. InputError, DtypeError: an argument
-    breaks a rule."""
+    """The functions of ``pairwise`` for elements of a type, from its arguments. ``empty``: rows have no elements.
+    InputError, DtypeError: an argument breaks a rule."""
     if isinstance(step, str):
         if step not in NAMED_STEPS:
             near = closest(step, NAMED_STEPS)
@@ -129,6 +130,8 @@ def pairs_of(
     if p is not None and element_type == "f64":
         raise DtypeError("X is f64; it must be of at most 32 bits with minkowski, whose logarithms are those of f32")
     word("reduce", reduce, REDUCTIONS)
+    if step == "chebyshev" and empty:
+        step = "cityblock"  # the greatest of no differences is 0, as their sum is
     return Pairs(
         step if isinstance(step, str) else _function("step", step, "x, y"),
         reduce,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from ptxgen.api import drivers, streams
 from ptxgen.api.arrays import View, as_numpy, tensor
 from ptxgen.arguments import shown
@@ -36,16 +38,27 @@ def extents_of(
         if (
             not isinstance(given, tuple | list)
             or len(given) != 2
-            or not all(isinstance(n, int) and n >= 0 for n in given)
+            or not all(isinstance(n, int | np.integer) and n >= 0 for n in given)
         ):
             raise ShapeError(f"groups is {shown(given)}; it must be (G, H), the rows and columns of the result")
-        return given[0], given[1]
+        return _room("groups", tuple(map(int, given)), extents)
     if out is not None:
         shape = tensor(out, "out").shape
         if len(shape) != 2:
             raise ShapeError(f"out has shape {shape}; it must have two dimensions, the groups of rows and of columns")
-        return shape[0], shape[1]
+        return _room("out", shape, extents)
     return _needed(output.row, arrays, extents), _needed(output.column, arrays, extents)
+
+
+def _room(name: str, groups: tuple[int, ...], extents: Mapping[str, int]) -> tuple[int, int]:
+    """``groups`` as a pair. ShapeError: there are pairs (i, j), and no group."""
+    if 0 in groups and extents["i"] and extents["j"]:
+        what = "is" if name == "groups" else "has shape"
+        raise ShapeError(
+            f"{name} {what} {groups}; both extents must be 1 or more, because there are {extents['i']}×{extents['j']}"
+            " pairs (i, j)"
+        )
+    return groups[0], groups[1]
 
 
 def _needed(key: Node, arrays: Mapping[str, View], extents: Mapping[str, int]) -> int:

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 
-from ptxgen.arguments import shown
+from ptxgen.arguments import closest, shown
+from ptxgen.arguments import word as one_of
 from ptxgen.codegen.config.config import Config
 from ptxgen.errors import DtypeError, InputError
 from ptxgen.expr.node import variable
@@ -20,6 +21,7 @@ from ptxgen.operations.task.roles import roles_of, with_variables
 from ptxgen.operations.task.semirings import SEMIRINGS, semiring_program
 from ptxgen.operations.task.suites import DISTANCES, QUERIES, distance_text, typed_text
 from ptxgen.operations.task.task_hash import SHOWN, task_hash
+from ptxgen.operations.task.typed import INPUT_TYPES
 from ptxgen.tuning.store import tuning_files
 from ptxgen.tuning.store.database import Database
 from ptxgen.tuning.store.measurement import Measurement
@@ -180,6 +182,8 @@ def named(
 ) -> Named:
     """The task with the name or hash ``word``, or the task in the file ``word``. ``dtype``: the type of the inputs of a
     task with a name; ``types``: as in ``of_text``. InputError: there is no such task, or there are several."""
+    if dtype is not None:
+        one_of("dtype", dtype, INPUT_TYPES)
     if Path(word).is_file():
         return with_rows(*of_text(word, types or {}, dtype), catalogue)
     known = known_programs(dtype or "f32").get(word)
@@ -195,9 +199,9 @@ def named(
         known = known_programs(row.program.inputs[0].dtype).get(word)
         program = row.program if known is None else known
     elif known is None:
-        raise InputError(
-            f"task is {shown(word)}; it must be the name or the hash of a task that task list prints, or a file"
-        )
+        near = closest(word, {*known_programs("f32"), *(row.name for row in catalogue)})
+        rule = "the name of a semiring, a distance or a query, the hash of a task that task list prints, or a file"
+        raise InputError(f"task is {shown(word)}; it must be {rule}{f': write {near}' if near else ''}")
     else:
         program = known
     return Named(program, word if known is not None else "", tuple(x.name for x in program.inputs), matches)

@@ -62,7 +62,10 @@ def list_(
     """
     from ptxgen.cli import task_catalog
     from ptxgen.cli.tables import Predicted, Table
+    from ptxgen.problem.device import device as device_named
 
+    if device is not None:
+        device_named(device)  # a device without stored times is no error, unless there is no such device
     with options.reading() as database:
         rows = task_catalog.rows(database, device)
     if kept and device is None:
@@ -87,7 +90,8 @@ def list_(
     ]
     document = {"command": "task list", "rows": documents}
     table = Table(titles, cells, ("source", "layout", "types"), ("text", "hash"))
-    return Answer(document, [table] if cells else ["there are no tasks with stored times"])
+    none = "there are no tasks with stored times" + (f" on {device}" if device else "")
+    return Answer(document, [table] if cells else [none])
 
 
 def _fields(row: TaskRow) -> dict[str, Any]:

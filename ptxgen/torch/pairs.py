@@ -62,7 +62,7 @@ def pairwise(
             raise ShapeError(f"X has {X.shape[1]} columns and Y has {Y.shape[1]}; they must be equal")
         if X.device != Y.device:
             raise DeviceError(f"X is on {X.device} and Y on {Y.device}; they must be on one device")
-    known = _tasks(step, reduce, finish, when, p, tasks.element_type("X", X))
+    known = _tasks(step, reduce, finish, when, p, tasks.element_type("X", X), X.shape[1] == 0)
     fast = word("precision", precision, (task_call.EXACT, task_call.FAST)) == task_call.FAST
     return Pairwise(X, Y, known, {} if p is None else {"p": float(p)}, fast)
 
@@ -117,8 +117,8 @@ _known: WeakValueDictionary[str, PairsTasks] = WeakValueDictionary()
 
 
 @torch._dynamo.assume_constant_result  # type: ignore[untyped-decorator]
-def _tasks(step: Any, reduce: str, finish: Any, when: Any, p: float | None, element_type: str | None) -> PairsTasks:
-    return _tasks_of(replace(pairs_of(step, reduce, finish, when, p, str(element_type)), differentiable=True))
+def _tasks(step: Any, reduce: str, finish: Any, when: Any, p: float | None, dtype: Any, empty: bool) -> PairsTasks:
+    return _tasks_of(replace(pairs_of(step, reduce, finish, when, p, dtype, empty), differentiable=True))
 
 
 _tasks_of = lru_cache(maxsize=256)(PairsTasks)

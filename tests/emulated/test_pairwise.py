@@ -62,6 +62,27 @@ def test_distances_have_the_names_of_scipy(name: str) -> None:
         np.testing.assert_array_equal(doubles.argmin(), expected.argmin(1))
 
 
+@pytest.mark.parametrize("dtype", ["i1", "u1", "i2", "u2", "i4", "u4", "f2"])
+def test_distances_of_integers(dtype: str) -> None:
+    """Unsigned integers, and sums beyond the range of the type."""
+    limits = np.array([0, 1, 3, 100] if dtype == "f2" else [np.iinfo(dtype).min // 2, 0, 1, np.iinfo(dtype).max // 2])
+    x, y = (RNG.choice(limits, (rows, K)).astype(dtype) for rows in (5, 6))
+    for name in ("cityblock", "chebyshev", "canberra", "minkowski"):
+        expected = EXPECTED[name](x[:, None].astype("f8"), y.astype("f8"))
+        if name == "cityblock" and dtype in ("i4", "u4"):
+            expected = expected % 2.0**32 if dtype == "u4" else (expected + 2.0**31) % 2.0**32 - 2.0**31
+        d = ptxgen.pairwise(x, y, name, p=3.5 if name == "minkowski" else None)
+        np.testing.assert_allclose(d.dense(), expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["sqeuclidean", "euclidean", "cityblock", "chebyshev", "canberra"])
+def test_rows_without_elements_have_no_distance(name: str) -> None:
+    x = np.zeros((3, 0), np.float32)
+    d = ptxgen.pairwise(x, x[:2], name)
+    assert d.dense().tolist() == [[0, 0]] * 3
+    assert (d.min().tolist(), d.max(axis=0).tolist()) == ([0] * 3, [0] * 2)
+
+
 def test_distances_of_truth_values_count_bits() -> None:
     runners.runners.clear()
     x, y = RNG.random((18, 70)) < 0.5, RNG.random((9, 70)) < 0.4
@@ -260,6 +281,10 @@ def test_errors_of_methods() -> None:
         d.sum_by(None, None)
     with pytest.raises(ShapeError, match=r"gy has shape \(3,\); it must be \(26,\)"):
         d.sum_by(None, np.zeros(3, np.int32))
+    for given in ({"groups": (0, 0)}, {"out": np.zeros((M, 0), np.float32)}):
+        with pytest.raises(ShapeError, match=r"both extents must be 1 or more, because there are 19×26 pairs"):
+            d.sum_by(None, np.zeros(N, np.int32), **given)
+    assert ptxgen.pairwise(X, Y[:0]).sum_by(None, np.zeros(0, np.int32), groups=(M, 0)).shape == (M, 0)
     with pytest.raises(InputError, match="method is 'mode'; it must be one of dense"):
         d.memory("mode")
     with pytest.raises(TaskError, match=r"(?s)test_pairwise.py, line .*x if x > y else y.*\^"):

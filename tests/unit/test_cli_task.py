@@ -115,7 +115,10 @@ def test_readable_texts_parse_to_the_same_programs() -> None:
     ("words", "message"),
     [
         (["show"], "a name or --task must be given, and not both"),
-        (["show", "nothing"], "task is 'nothing'; it must be the name or the hash of a task"),
+        (["show", "nothing"], "task is 'nothing'; it must be the name of a semiring, a distance or a query, the hash"),
+        (["show", "min_plu"], "or a file: write min_plus"),
+        (["show", "min_plus", "--dtype", "f33"], "dtype is 'f33'; it must be one of f64, f32"),
+        (["list", "--device", "nope"], "device is 'nope'; it must be one of"),
         (["export"], "no task is given"),
         (["export", "--task", TEXT, "--shape", "8,8,8"], "P is unknown; declare P: f32[i, k]; before where"),
         (["export", "--task", TEXT, "--type", "Q=f32"], "type is Q=f32; the inputs of the task are P, R"),

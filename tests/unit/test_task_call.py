@@ -10,7 +10,7 @@ import pytest
 
 import ptxgen
 from ptxgen.cli import command
-from ptxgen.errors import DtypeError, InputError, OverlapError, ShapeError
+from ptxgen.errors import DtypeError, InputError, OverlapError, ShapeError, TaskError
 
 DISTANCE = "where (i, j) { reduce (k) { accum += abs(P[i,k] - R[j,k]); } D[i,j] = accum * s; }"
 
@@ -54,6 +54,11 @@ def zeros(*shape: int, dtype: Any = np.float32) -> np.ndarray:
             "out is s32; it must be f32",
         ),
         (
+            {"P": zeros(3, 4), "R": zeros(5, 4), "s": "1"},
+            InputError,
+            "s is '1'; it must be a number, or an array",
+        ),
+        (
             {"P": zeros(3, 4, dtype=np.int64), "R": zeros(5, 4), "s": 1.0},
             DtypeError,
             "P has dtype int64; it must be an integer of at most 32 bits, unless it is only a key",
@@ -74,6 +79,12 @@ def zeros(*shape: int, dtype: Any = np.float32) -> np.ndarray:
 def test_arguments_that_are_refused(given: dict[str, Any], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=re.escape(message)):
         ptxgen.task(DISTANCE)(**given)
+
+
+@pytest.mark.parametrize("text", ["accum += P[i, l]; } C[i, j] = accum;", "accum += P[i, k]; } C[i, l] = accum;"])
+def test_an_index_that_is_no_axis_is_no_input(text: str) -> None:
+    with pytest.raises(TaskError, match="l is no axis; it must be i, j, k"):
+        ptxgen.task(f"where (i, j) {{ reduce (k) {{ {text} }}")
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,7 @@ from ptxgen.operations.task.typed import (
     FUNCTIONS,
     INPUT_TYPES,
     NARROW,
+    Number,
     Scalar,
     Value,
     adapted,
@@ -176,6 +177,8 @@ def reduced(op: str, value: Value) -> Node:
 def top_count(value: Value) -> Node:
     """The number of values of an output that lists the greatest or least ones. TaskError: it is not an integer, or out
     of range."""
+    if isinstance(value, Number) and isinstance(value.value, float):
+        raise TaskError(f"the number of values is {value.value}; it must be an integer, or a scalar")
     known = value.adapt("s32") if isinstance(value, Scalar) else value
     if isinstance(known, Node) and not type_of(known.type).integer:
         raise TaskError(f"the number of values, {shown(known)}, is {known.type}; it must be an integer")

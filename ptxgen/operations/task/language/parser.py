@@ -486,7 +486,10 @@ class _Reader:
             self.distinct(x, name)
             return
         if method != "add":
-            raise self.scope.fail(method, f"{method} is no method of a list; write add, top or bottom")
+            known = ("add", "bottom", "distinct", "put", "top")
+            near = self.scope.near(method, known) or "add"
+            rule = f"it must be one of {', '.join(known)}: write {near}"
+            raise self.scope.fail(method, f"{method} is no method of an output; {rule}")
         if target.data == "index":
             raise self.scope.fail(target, f"the list has axes; write {name}.add(…)")
         self.check_output(name)
@@ -615,10 +618,11 @@ class _Reader:
                     )
 
     def ranks(self) -> dict[str, int]:
-        """Array or scalar that the text reads -> its number of axes."""
+        """Array or scalar that the text reads -> its number of axes. TaskError: an index is a name that is no axis."""
         ranges, _, *statements = self.where.children
         reductions = [x for x in statements if x.data == "reduce"]
         own = {str(x.children[0]) for r in (ranges, *(r.children[0] for r in reductions)) for x in r.children}
+        axes = sorted(own)
         for r in (ranges, *(r.children[0] for r in reductions)):
             own |= {
                 str(x.children[2].children[0])
@@ -636,6 +640,10 @@ class _Reader:
                 outputs.add(str(target.children[0]))
         declared = [str(x.children[0]) for x in self.declarations]
         ranks: dict[str, tuple[int, int]] = {}
+        for x in self.where.iter_subtrees_topdown():
+            for y in x.children[1].children if x.data == "index" else ():
+                if y is not None and y.data == "name" and str(y.children[0]) not in axes:
+                    raise self.scope.no_axis(y.children[0], axes)
         for x in self.where.iter_subtrees_topdown():
             if id(x) in targets or x.data not in ("name", "index") or str(x.children[0]) in outputs:
                 continue

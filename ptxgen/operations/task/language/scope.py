@@ -76,11 +76,15 @@ class Scope:
         if type not in INPUT_TYPES:
             raise self.fail(at, f"{name} is {type}; it must be one of {', '.join(INPUT_TYPES)}")
 
+    def no_axis(self, token: Token, axes: Iterable[str]) -> TaskError:
+        """The error of an index that is none of the axes."""
+        near = instead(self.near(token, axes))
+        return self.fail(token, f"{token} is no axis; it must be {', '.join(axes)}{near}")
+
     def axis(self, token: Any, others: Iterable[Any] = ()) -> str:
         """The axis that an index names. TaskError: it names no axis, or an axis that occurs twice in ``others``."""
         if token not in self.axes:
-            near = self.near(token, self.axes)
-            raise self.fail(token, f"{token} is no axis; it must be {', '.join(self.axes)}{instead(near)}")
+            raise self.no_axis(token, self.axes)
         if sum(x == token for x in others) > 1:
             raise self.fail(token, f"the axis {token} is written twice; each axis must be written once")
         return self.axes[str(token)]

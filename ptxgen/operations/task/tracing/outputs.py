@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ptxgen.arguments import shown
 from ptxgen.errors import TaskError
 from ptxgen.expr.node import Node, constant, variable, variables
 from ptxgen.expr.value_types import PRED, type_of
@@ -141,6 +142,8 @@ def best(greatest: bool, arguments: tuple[Any, ...], test: Any) -> Reduced:
         raise error(f"{word} takes ptxgen.{word}(n, e, i, j), of all pairs, or ptxgen.{word}(j, n, e), of each row i")
     for each in (*indices, *([] if axis is None else [axis])):
         trace.key(each)
+    if isinstance(rest[0], str):
+        raise error(f"the number of values is {shown(rest[0])}; it must be an integer, or a scalar")
     with placed():
         count, value = top_count(lifted(rest[0])), stored(lifted(rest[1]))
         holds = constant(True, PRED) if test is None else check_nesting(condition(lifted(test)))

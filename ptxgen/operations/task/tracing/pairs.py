@@ -11,7 +11,7 @@ from ptxgen.expr.node import Node
 from ptxgen.expr.value_types import type_of
 from ptxgen.operations.task.tracing import outputs
 from ptxgen.operations.task.tracing.functions import abs as absolute
-from ptxgen.operations.task.tracing.functions import axes, cast, exp2, log2, maximum, sqrt, where
+from ptxgen.operations.task.tracing.functions import axes, cast, exp2, log2, maximum, minimum, sqrt, where
 from ptxgen.operations.task.tracing.operands import lifted
 
 _i, _j, _k = axes("i j k")
@@ -45,6 +45,21 @@ def _square(x: Any, y: Any) -> Any:
     return (x - y) ** 2
 
 
+def _distance(x: Any, y: Any) -> Any:
+    """|x - y|, also of unsigned integers."""
+    return maximum(x, y) - minimum(x, y) if _is_unsigned(x) else absolute(x - y)
+
+
+def _size(x: Any) -> Any:
+    """|x|, also of an unsigned integer."""
+    return x if _is_unsigned(x) else absolute(x)
+
+
+def _is_unsigned(x: Any) -> bool:
+    value = lifted(x)
+    return isinstance(value, Node) and value.type == "u32"
+
+
 def _power(u: Any, p: Any) -> Any:
     return exp2(p * log2(u))
 
@@ -54,8 +69,8 @@ def _root(c: Any, p: Any) -> Any:
 
 
 def _canberra(x: Any, y: Any) -> Any:
-    sizes = _float(absolute(x) + absolute(y))
-    return absolute(x - y) / (sizes + (sizes == 0))  # 0 / 0 is 0
+    sizes = _float(_size(x)) + _float(_size(y))  # a sum of integers may be beyond their range
+    return _float(_distance(x, y)) / (sizes + (sizes == 0))  # 0 / 0 is 0
 
 
 def _jaccard(common: Any, nx: Any, ny: Any) -> Any:
@@ -67,10 +82,10 @@ def _jaccard(common: Any, nx: Any, ny: Any) -> Any:
 NAMED_STEPS = {
     "sqeuclidean": NamedStep(_square),
     "euclidean": NamedStep(_square, finish=lambda c: sqrt(_float(c)), increases=True),
-    "cityblock": NamedStep(lambda x, y: absolute(x - y)),
-    "chebyshev": NamedStep(lambda x, y: absolute(x - y), "max"),
+    "cityblock": NamedStep(_distance),
+    "chebyshev": NamedStep(_distance, "max"),
     "minkowski": NamedStep(
-        lambda x, y, p: _power(_float(absolute(x - y)), p),
+        lambda x, y, p: _power(_float(_distance(x, y)), p),
         finish=_root,
         increases=True,
         takes_p=True,
@@ -101,7 +116,7 @@ _DIFFERENTIABLE = {
     "euclidean": replace(NAMED_STEPS["euclidean"], finish=_zero_at_zero(lambda c: sqrt(_float(c)))),
     "minkowski": replace(
         NAMED_STEPS["minkowski"],
-        step=lambda x, y, p: _zero_at_zero(_power)(_float(absolute(x - y)), p),
+        step=lambda x, y, p: _zero_at_zero(_power)(_float(_distance(x, y)), p),
         finish=_zero_at_zero(_root),
     ),
 }
