@@ -43,6 +43,29 @@ def test_some_rows_of_a_reduction_are_compared(output: str, monkeypatch: pytest.
     assert (wrong.ok, wrong.where) == (False, (13,))
 
 
+def test_some_columns_of_a_reduction_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    sets = computed(SQUARES.format("C[j] min= accum + f32(j)"), monkeypatch)
+    assert sets.deviation(1).ok
+    whole = sets._reduced()
+    whole[23] += 100  # columns 0, 11, 23 and 35 are compared, or 0, 17 and 35
+    whole[17] += 100
+    sets.driver.upload(sets.sets[0]["C"], whole)
+    assert not sets.deviation(1).ok
+
+
+@pytest.mark.parametrize("name", ["C", "C_1"])
+def test_the_best_values_of_some_rows_are_compared(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    sets = computed(SQUARES.format("near[i].bottom(3, accum, j)"), monkeypatch)
+    assert sets.problem.keeps_best
+    assert sets.deviation(1).ok
+    results = sets.problem.result_arrays[name]
+    whole = np.empty(results.shape, results.dtype.numpy)
+    sets.driver.download(sets.sets[0][name], whole)
+    whole[13, 1] += 1
+    sets.driver.upload(sets.sets[0][name], whole)
+    assert not sets.deviation(1).ok
+
+
 @pytest.mark.parametrize(("name", "change"), [("C", 9), ("C_1", 1)])
 def test_the_first_rows_of_a_list_are_compared(name: str, change: int, monkeypatch: pytest.MonkeyPatch) -> None:
     sets = computed(SQUARES.format("accum < 8 ? hits.add(accum, i, j)"), monkeypatch)

@@ -262,35 +262,29 @@ class TaskOperandSets(OperandSets):
             return self._reduced_deviation() if p.selected is None else self._list_deviation()
         count = int(max(min(limit // max(p.n, 1), STEPS // max(p.n * p.k, 1), p.m), 1))
         rows, item = np.unique(np.linspace(0, p.m - 1, count).astype(int)), p.batch - 1
-        part = p.with_rows(len(rows))
         arrays = {u.role: x if x.ndim == len(u.axes) else x[-1] for u in p.roles.uses for x in (self.arrays[u.role],)}
-        chosen = {u.role: _rows_of(arrays[u.role], u.axes, rows) for u in p.roles.uses}
-        oracle = self._oracle(count, lambda: _expected_rows(part, rows, p.m, chosen))
+        chosen = {u.role: _elements_at(arrays[u.role], u.axes, "i", rows) for u in p.roles.uses}
+        oracle = self._oracle(count, lambda: _expected_at(p, "i", rows, chosen))
         got = np.empty((len(rows), p.n), p.output.numpy)
         first = self.sets[0]["C"] + item * p.strides[C] * p.output.bytes
         for n, row in enumerate(rows):
             self.driver.download(first + int(row) * p.ldc * p.output.bytes, got[n])
         if isinstance(oracle, Dense) and oracle.written is not None:
             got[~oracle.written] = p.output.poison
-        compared = deviation(part, got, oracle)
+        compared = deviation(p, got, oracle)
         where = (int(rows[compared.where[0]]), compared.where[1])
         return Deviation(compared.ratio, where if p.batch == 1 else (item, *where), compared.worst)
 
     def _sampled_deviation(self) -> Deviation:
-        """The deviation of some rows of a reduction of rows, or of the results of the first rows in a list that has
-        i and room for all results; 0 for other outputs."""
+        """The deviation of some results of a reduction of rows or columns, of the best values of some rows, or of the
+        results of the first rows in a list that has i and room for all results; 0 for other outputs."""
         p, output = self.problem, self.problem.program.outputs[0]
-        count = max(min(ROWS, STEPS // max(p.n * p.k, 1), p.m), 1)
-        part = p.with_rows(count)
-
-        def oracle(rows: Array) -> Result:
-            chosen = {u.role: _rows_of(self.arrays[u.role], u.axes, rows) for u in p.roles.uses}
-            return self._oracle(count, lambda: _expected_rows(part, rows, p.m, chosen))
-
-        if p.batch == 1 and isinstance(output, RowReduce) and output.axis == "i":
-            rows = np.linspace(0, p.m - 1, count).astype(int)
-            compared = deviation(part, self._reduced()[rows], oracle(rows))
-            return Deviation(compared.ratio, (int(rows[compared.where[0]]),), compared.worst)
+        if p.batch == 1 and (isinstance(output, RowReduce) or p.keeps_best):
+            at, oracle = self._sample("j" if isinstance(output, RowReduce) and output.axis == "j" else "i")
+            if isinstance(oracle, Ordered):
+                return _compared(p, {name: x[at] for name, x in self._downloaded().items()}, oracle)
+            compared = deviation(p, self._reduced()[at], oracle)
+            return Deviation(compared.ratio, (int(at[compared.where[0]]),), compared.worst)
         unknown = Deviation(0.0, (-1, -1), 0.0)
         if p.batch != 1 or p.selected is None or (i := variable("i", "s32")) not in p.selected.values:
             return unknown
@@ -301,25 +295,38 @@ class TaskOperandSets(OperandSets):
             return unknown
         for name, x in zip(list_names(len(lists)), lists, strict=True):
             self.driver.download(self.sets[0][name], x)
-        first = lists[p.selected.values.index(i)][: listed[0]] < count
-        wrong = difference(oracle(np.arange(count)), tuple(x[: listed[0]][first] for x in lists), FACTOR)
+        at, oracle = self._sample("i", spread=False)
+        first = lists[p.selected.values.index(i)][: listed[0]] < len(at)
+        wrong = difference(oracle, tuple(x[: listed[0]][first] for x in lists), FACTOR)
         return Deviation(np.inf if wrong else 0.0, (-1, -1), 0.0)
+
+    def _sample(self, axis: str, spread: bool = True) -> tuple[Array, Result]:
+        """Some indices of the axis i or j, and the oracle's results for them. ``spread``: True: evenly spread indices;
+        False: the first ones."""
+        p = self.problem
+        extents = {"i": p.m, "j": p.n, "k": p.k}
+        steps = p.m * p.n * p.k // extents[axis]
+        count = max(min(ROWS, STEPS // max(steps, 1), extents[axis]), 1)
+        at = np.linspace(0, extents[axis] - 1, count).astype(int) if spread else np.arange(count)
+        chosen = {u.role: _elements_at(self.arrays[u.role], u.axes, axis, at) for u in p.roles.uses}
+        return at, self._oracle(count, lambda: _expected_at(p, axis, at, chosen))
+
+    def _downloaded(self) -> dict[str, Array]:
+        """The result arrays of the first set."""
+        out = {name: np.empty(x.shape, x.dtype.numpy) for name, x in self.problem.result_arrays.items()}
+        for name, x in out.items():
+            if x.size:
+                self.driver.download(self.sets[0][name], x)
+        return out
 
     def _best_deviation(self) -> Deviation:
         """The deviation of the best values of the first set."""
         p = self.problem
-        out = {name: np.empty(x.shape, x.dtype.numpy) for name, x in p.result_arrays.items()}
-        for name, x in out.items():
-            self.driver.download(self.sets[0][name], x)
-        return _compared(p, out, self._oracle(p.m, lambda: expected(p, self.arrays, p.typical_scalars)))
+        return _compared(p, self._downloaded(), self._oracle(p.m, lambda: expected(p, self.arrays, p.typical_scalars)))
 
     def _list_deviation(self) -> Deviation:
         """The deviation of the lists of the first set."""
-        p = self.problem
-        out = {name: np.empty(x.shape, x.dtype.numpy) for name, x in p.result_arrays.items()}
-        for name, x in out.items():
-            if x.size:
-                self.driver.download(self.sets[0][name], x)
+        p, out = self.problem, self._downloaded()
         count = int(out[SelectValues.COUNT][0])
         for name, x in out.items():
             if name != SelectValues.COUNT:
@@ -376,17 +383,15 @@ def sums_in_groups(p: Task, arrays: Mapping[str, Array]) -> Dense:
     return Dense(values, (2 + 2 * np.sqrt(terms)) * p.accumulator.roundoff * np.abs(size))
 
 
-def _expected_rows(part: Task, rows: Array, m: int, arrays: Mapping[str, Array]) -> Dense | Listed:
-    """The oracle's results for the rows ``rows`` of ``m``. ``part``: the task with as many rows; ``arrays``: the arrays
-    restricted to these rows."""
-    numbers = Input("rows", "s32", (("i",),))
-    changes = {"i": numbers.variable(("i",)), "M": constant(m, "s32")}
-    program = mapped(part.program, lambda x: substituted(x, changes))
-    given = {**arrays, **part.typical_scalars, "rows": rows.astype(np.int32)}
+def _expected_at(p: Task, axis: str, at: Array, arrays: Mapping[str, Array]) -> Result:
+    """The oracle's results for the indices ``at`` of the axis i or j. ``arrays``: the arrays restricted to these."""
+    numbers, extent = Input("indices", "s32", ((axis,),)), "M" if axis == "i" else "N"
+    extents = {"i": p.m, "j": p.n, "k": p.k}
+    changes = {axis: numbers.variable((axis,)), extent: constant(extents[axis], "s32")}
+    program = mapped(p.program, lambda x: substituted(x, changes))
     program = replace(program, inputs=(*program.inputs, numbers))
-    results = evaluate(program, given, {"i": part.m, "j": part.n, "k": part.k})["C"]
-    assert not isinstance(results, Ordered)
-    return results
+    given = {**arrays, **p.typical_scalars, "indices": at.astype(np.int32)}
+    return evaluate(program, given, {**extents, axis: len(at)})["C"]
 
 
 def _with_padding(p: Task, arrays: Mapping[str, Array]) -> dict[str, Array]:
@@ -395,6 +400,6 @@ def _with_padding(p: Task, arrays: Mapping[str, Array]) -> dict[str, Array]:
     return {**arrays, **{name: store_operand(p, n, arrays[name], p.types[n].poison) for name, n in matrices.items()}}
 
 
-def _rows_of(x: Array, axes: tuple[str, ...], rows: Array) -> Array:
-    """The elements of an array for the rows ``rows``."""
-    return np.take(x, rows, axes.index("i")) if "i" in axes else x
+def _elements_at(x: Array, axes: tuple[str, ...], axis: str, at: Array) -> Array:
+    """The elements of an array at the indices ``at`` of an axis."""
+    return np.take(x, at, axes.index(axis)) if axis in axes else x
