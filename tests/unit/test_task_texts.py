@@ -128,6 +128,7 @@ def test_tables_of_the_parser_are_shipped(folder, monkeypatch, request):
 
 
 def test_tables_of_another_parser_generator_are_kept(folder, monkeypatch):
+    array_cache.flush()  # the arrays of other tests
     monkeypatch.setattr(array_cache, "read", READ_ARRAYS)
     monkeypatch.setattr(array_cache, "write", WRITE_ARRAYS)
     monkeypatch.setattr(grammar.lark, "__version__", "0")
