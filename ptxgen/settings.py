@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -205,14 +206,24 @@ VARIABLES = (
     ),
 )
 
+_NAMES = tuple(v.name for v in VARIABLES)
+#: the variables of the environment on which the user's directories depend
+_FOLDERS = ("HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "LOCALAPPDATA", "APPDATA", "USERPROFILE")
+
 
 def settings() -> Settings:
     """The settings from the current environment. An empty variable counts as unset.
 
     Each call reads the environment. InputError: a variable breaks a rule; the message names the variable and the rule.
     """
-    texts = {v.field: os.environ.get(v.name, "").strip() for v in VARIABLES}
-    return Settings(**{v.field: v.read(v.name, texts[v.field]) if texts[v.field] else v.default() for v in VARIABLES})
+    return _settings(tuple(map(os.environ.get, (*_NAMES, *_FOLDERS))))
+
+
+@lru_cache(maxsize=64)
+def _settings(texts: tuple[str | None, ...]) -> Settings:
+    """The settings from the texts of the variables of ptxgen, then those of ``_FOLDERS``."""
+    given = {v.field: (v, (text or "").strip()) for v, text in zip(VARIABLES, texts, strict=False)}
+    return Settings(**{name: v.read(v.name, text) if text else v.default() for name, (v, text) in given.items()})
 
 
 def docs() -> Iterator[tuple[str, str, str]]:

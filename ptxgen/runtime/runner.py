@@ -26,6 +26,8 @@ from ptxgen.runtime.packed_step import PackedStep, pack
 from ptxgen.runtime.prepared_operands import Prepared, PreparedOperands
 from ptxgen.runtime.workspace import Workspace
 
+MAX_PACKED = 8  #: packed launches that a runner keeps, by their numbers
+
 
 def generate(problem: Problem, config: Config, driver: Driver) -> tuple[Plan, Source]:
     """The plan and the PTX source of ``config`` for the driver's device. ConfigError: ``config`` breaks a rule."""
@@ -54,6 +56,7 @@ class Runner:
         self.workspace = workspace or Workspace(driver)
         self.holds: Any = None  #: an object that lives as long as a launch, or a captured graph, refers to the runner
         self._lowered = lower(problem)
+        self._packed: dict[tuple[tuple[str, ...], str], list[PackedStep]] = {}  # of ``prepare``, by its arguments
         if prepared is None and not self.plan.preparations:
             self.prepared = ()
         sizes = {name: n for each in prepared for name, n in each.sizes.items()} if prepared is not None else None
@@ -124,7 +127,12 @@ class Runner:
         names = (*self.problem.arrays, "W") if names is None else names
         for each in self.prepared:
             numbers |= {name: x.address for name, x in each.arrays.items()}
-        return [pack(step, names, numbers, self.driver.tensor_map) for step in self.launch.steps]
+        key = tuple(names), repr(numbers)  # tells 0.0 and -0.0 apart
+        if key not in self._packed:
+            while len(self._packed) >= MAX_PACKED:
+                del self._packed[next(iter(self._packed))]
+            self._packed[key] = [pack(step, names, numbers, self.driver.tensor_map) for step in self.launch.steps]
+        return self._packed[key]
 
     def on(self, addresses: Mapping[str, int] | PreparedOperands) -> Runner:
         """The runner for operands at these addresses, with the results of the plan's preparations, which run now unless

@@ -223,6 +223,7 @@ class Task(Gemm):
             raise InputError(f"task is {text}; it must be the text of a task, or a file with it: {error}") from None
 
     @staticmethod
+    @lru_cache(maxsize=512)
     def text_of(roles: Roles) -> str:
         """The field ``text`` of a program with these roles."""
         return canonical_text(one_array(roles) if computes_half(roles) else roles.program)
