@@ -17,7 +17,6 @@ from ptxgen.api.arrays import View, require_same_memory, tensor
 from ptxgen.api.selection import Selection
 from ptxgen.api.task import TaskFunction
 from ptxgen.api.task_launches import NOT_RECORDED
-from ptxgen.api.unique_keys import dtype_name
 from ptxgen.arguments import closest, flag, integer, shown, word
 from ptxgen.errors import DtypeError, InputError, ShapeError
 from ptxgen.families.plan_factory import plan_for
@@ -35,6 +34,8 @@ from ptxgen.problem.dtypes import dtype
 from ptxgen.tuning.selection import require
 
 LISTED = 1 << 25  #: about the number of pairs that calls of topk list at once; a row with more is listed whole
+#: name of a reduction elsewhere -> its name in tasks
+_REDUCTION_NAMES = {"sum": "+", "add": "+", "prod": "*", "any": "|", "all": "&"}
 KEPT = 64  #: tasks of the caller's functions that an object keeps, at most
 
 
@@ -92,7 +93,7 @@ def pairwise(
     if vx.shape[1] != vy.shape[1]:
         raise ShapeError(f"X has {vx.shape[1]} columns and Y has {vy.shape[1]}; they must be equal")
     require_same_memory("X", vx, "Y", vy)
-    given = pairs_of(step, reduce, finish, when, p, vx.dtype.name, vx.shape[1] == 0)
+    given = pairs_of(step, reduce, finish, when, p, vx.shape[1] == 0)
     options = {
         "precision": word("precision", precision, (task_call.EXACT, task_call.FAST)),
         "compute": None if compute is None else word("compute", compute, COMPUTE_MODES.get(vx.dtype.name, ("None",))),
@@ -106,11 +107,10 @@ def pairs_of(
     finish: Callable[..., Any] | None,
     when: Callable[..., Any] | None,
     p: float | None,
-    element_type: str,
     empty: bool,
 ) -> Pairs:
-    """The functions of ``pairwise`` for elements of a type, from its arguments. ``empty``: rows have no elements.
-    InputError, DtypeError: an argument breaks a rule."""
+    """The functions of ``pairwise``, from its arguments. ``empty``: rows have no elements. InputError: an argument
+    breaks a rule."""
     if isinstance(step, str):
         if step not in NAMED_STEPS:
             near = closest(step, NAMED_STEPS)
@@ -127,8 +127,9 @@ def pairs_of(
         raise InputError(f"p is {shown(p)}; it must be a positive number")
     if p == math.inf:
         raise InputError("p is inf; it must be finite: write chebyshev, the limit of these distances")
-    if p is not None and element_type == "f64":
-        raise DtypeError("X is f64; it must be of at most 32 bits with minkowski, whose logarithms are those of f32")
+    if isinstance(reduce, str) and reduce in _REDUCTION_NAMES:
+        rule = f"one of {', '.join(REDUCTIONS)}: write {_REDUCTION_NAMES[reduce]}"
+        raise InputError(f"reduce is {shown(reduce)}; it must be {rule}")
     word("reduce", reduce, REDUCTIONS)
     if step == "chebyshev" and empty:
         step = "cityblock"  # the greatest of no differences is 0, as their sum is
@@ -141,8 +142,6 @@ def pairs_of(
 
 
 def _rows(x: Any, name: str) -> View:
-    if task_keys.is_wide(x):
-        raise DtypeError(f"{name} has dtype {dtype_name(x)}; it must be a float, or an integer of at most 32 bits")
     v = truth_arrays.view_of(x, name, NOT_RECORDED)
     if len(v.shape) != 2:
         raise ShapeError(f"{name} has shape {v.shape}; it must have two dimensions, rows and elements of a row")
@@ -500,7 +499,7 @@ def _float(element_type: str) -> str:
 
 def _shape(x: Any, name: str) -> tuple[int, ...]:
     """The shape of an array of keys, which may have integers of 64 bits."""
-    return tuple(x.shape) if task_keys.is_wide(x) else tensor(x, name).shape
+    return tuple(x.shape) if task_keys.is_wide(x) else truth_arrays.view_of(x, name, NOT_RECORDED).shape
 
 
 def axis_of(axis: Any) -> int:

@@ -62,7 +62,7 @@ def pairwise(
             raise ShapeError(f"X has {X.shape[1]} columns and Y has {Y.shape[1]}; they must be equal")
         if X.device != Y.device:
             raise DeviceError(f"X is on {X.device} and Y on {Y.device}; they must be on one device")
-    known = _tasks(step, reduce, finish, when, p, tasks.element_type("X", X), X.shape[1] == 0)
+    known = _tasks(step, reduce, finish, when, p, not X.shape[1])
     fast = word("precision", precision, (task_call.EXACT, task_call.FAST)) == task_call.FAST
     return Pairwise(X, Y, known, {} if p is None else {"p": float(p)}, fast)
 
@@ -83,6 +83,7 @@ class PairsTasks:
     def __init__(self, pairs: Pairs) -> None:
         self._pairs, self._made = pairs, dict[Any, TaskFunction]()
         self.increases, self.finishes, self.limited = pairs.increases, pairs.finishes, pairs.when is not None
+        self.name = pairs.step if isinstance(pairs.step, str) else pairs.step.__name__
         self.takes_size = pairs.named is not None and pairs.named.takes_size
         self.of_rows = "" if pairs.named is None else pairs.named.of_rows
         self.reduce = pairs.reduce if pairs.named is None else pairs.named.reduce
@@ -117,8 +118,8 @@ _known: WeakValueDictionary[str, PairsTasks] = WeakValueDictionary()
 
 
 @torch._dynamo.assume_constant_result  # type: ignore[untyped-decorator]
-def _tasks(step: Any, reduce: str, finish: Any, when: Any, p: float | None, dtype: Any, empty: bool) -> PairsTasks:
-    return _tasks_of(replace(pairs_of(step, reduce, finish, when, p, dtype, empty), differentiable=True))
+def _tasks(step: Any, reduce: str, finish: Any, when: Any, p: float | None, empty: bool) -> PairsTasks:
+    return _tasks_of(replace(pairs_of(step, reduce, finish, when, p, empty), differentiable=True))
 
 
 _tasks_of = lru_cache(maxsize=256)(PairsTasks)
@@ -209,6 +210,10 @@ class Pairwise:
     def kmax(self, n: int, axis: int = 1) -> TopK:
         """``topk`` of the greatest results."""
         return self.topk(n, True, axis)
+
+    def __repr__(self) -> str:
+        (m, n), x = self.shape, self._rows[0]
+        return f"Pairwise({self._known.name}, {m}×{n} pairs of rows with {x.shape[1]} elements of {x.dtype})"
 
     # ---- calls
 

@@ -55,9 +55,9 @@ def test_distances_have_the_names_of_scipy(name: str) -> None:
         expected = EXPECTED[name](X[:, None].astype("f8"), y.astype("f8"))
     result = ptxgen.pairwise(X, y, name, **p).dense()
     np.testing.assert_allclose(result, expected, rtol=2e-5, atol=1e-6)  # a row of zeros has no cosine: NaN
-    if name == "euclidean":
+    if name in ("euclidean", "minkowski"):
         assert result.dtype == np.float32
-        doubles = ptxgen.pairwise(X.astype("f8"), y.astype("f8"), name)
+        doubles = ptxgen.pairwise(X.astype("f8"), y.astype("f8"), name, **p)
         np.testing.assert_allclose(doubles.min(axis=0), expected.min(0), rtol=1e-14)
         np.testing.assert_array_equal(doubles.argmin(), expected.argmin(1))
 
@@ -179,6 +179,8 @@ def test_one_array_finish_and_condition_on_indices() -> None:
     integers = RNG.integers(0, 9, (6, 4)).astype(np.int8)
     result = ptxgen.pairwise(integers, step="euclidean").max()
     np.testing.assert_allclose(result, EXPECTED["euclidean"](integers[:, None] * 1.0, integers * 1.0).max(1), rtol=1e-6)
+    assert ptxgen.pairwise(X, Y, when=lambda i, j: False).select(lambda c: True).count == 0
+    assert ptxgen.pairwise(X, Y, when=lambda i, j: True).select(lambda c: True).count == M * N
     largest = ptxgen.pairwise(X, Y, lambda x, y: ptxgen.minimum(x, y), reduce="argmax").dense()
     np.testing.assert_array_equal(largest, np.minimum(X[:, None], Y).argmax(-1))
 
@@ -245,15 +247,12 @@ def test_memory_of_candidates_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"step": "euclidian"}, InputError, "step is 'euclidian'; it must be one of .*: write euclidean"),
         ({"step": np.add}, InputError, "step is <ufunc 'add'>; it must be a Python function or the name"),
         ({"step": taxicab, "reduce": "plus"}, InputError, r"reduce is 'plus'; it must be one of \+, \*"),
+        ({"step": taxicab, "reduce": "sum"}, InputError, "reduce is 'sum'; it must be one of .*: write [+]"),
+        ({"X": X.astype(object)}, DtypeError, "X has dtype object; it must be one of float64, .* uint8, bool"),
         ({"reduce": "max"}, InputError, "reduce is 'max'; the distance sqeuclidean has its own"),
         ({"step": "minkowski"}, InputError, "p is None; it must be a positive number"),
         ({"p": 2}, InputError, "p is 2; it must be None with sqeuclidean"),
         ({"step": "minkowski", "p": np.inf}, InputError, "p is inf; it must be finite: write chebyshev"),
-        (
-            {"X": X.astype("f8"), "Y": None, "step": "minkowski", "p": 3},
-            DtypeError,
-            "X is f64; it must be of at most 32 bits with minkowski",
-        ),
         ({"finish": 3}, InputError, "finish is 3; it must be a Python function"),
         ({"finish": lambda c, q: c}, InputError, r"missing a required argument: 'q'; it must be lambda c: …"),
         ({"step": lambda x: x}, InputError, "step is a function whose parameters differ: .* it must be lambda x, y"),

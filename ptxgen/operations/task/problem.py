@@ -260,10 +260,12 @@ class Task(Gemm):
         }
         for name, known in stated.items():
             given = getattr(self, name)
-            if name == "compute" and given in COMPUTE_MODES.get(self.dtype, ()) and SUMS.get(given) == known:
+            modes = [x for x in COMPUTE_MODES.get(self.dtype, ()) if SUMS.get(x) == known] if name == "compute" else []
+            if given in modes:
                 continue
             if given not in ("", known) and not (name == "dtype" and given == "f32"):
-                raise DtypeError(f"{name} is {given}; the program has {known}")
+                rule = f"one of {', '.join(dict.fromkeys((known, *modes)))}" if modes else known
+                raise DtypeError(f"{name} is {given}; it must be {rule}, because the program has {known}")
             object.__setattr__(self, name, known)
 
     def with_rows(self, m: int) -> Task:

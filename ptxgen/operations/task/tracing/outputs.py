@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from ptxgen.arguments import shown
 from ptxgen.errors import TaskError
 from ptxgen.expr.node import Node, constant, variable, variables
@@ -40,6 +42,13 @@ def reduce(op: str, axis: Any, x: Any, accum: str | None, initial: Any) -> Any:
             raise TaskError(f"the task has a second reduction over {name}; it must have one")
         trace.axis, trace.reduction = axis, reduction
     return Traced(variable(ACCUMULATOR, type))
+
+
+def _condition(test: Any) -> Node:
+    """The condition ``test``, which may be True or False."""
+    if isinstance(test, bool | np.bool_):
+        return constant(bool(test), PRED)
+    return check_nesting(condition(lifted(test)))
 
 
 def reduce_conditions(op: str, axis: Any, x: Any) -> Any:
@@ -80,7 +89,7 @@ def distinct(row: Any, column: Any, test: Any) -> Reduced:
     """The output that lists distinct pairs of keys."""
     keys = _keys(row, column)
     with placed():
-        holds = constant(True, PRED) if test is None else check_nesting(condition(lifted(test)))
+        holds = constant(True, PRED) if test is None else _condition(test)
     return Reduced("distinct keys", lambda output: Distinct(output, holds, keys[0], keys[1]))
 
 
@@ -124,7 +133,7 @@ def selected(test: Any, values: tuple[Any, ...]) -> Reduced:
     if not values:
         raise error("the list has no values; write ptxgen.select(condition, c, i, j)")
     with placed():
-        holds = check_nesting(condition(lifted(test)))
+        holds = _condition(test)
         nodes = tuple(stored(lifted(x)) for x in values)
     return Reduced("a list", lambda output: Select(output, nodes[0], holds, nodes))
 
@@ -146,7 +155,7 @@ def best(greatest: bool, arguments: tuple[Any, ...], test: Any) -> Reduced:
         raise error(f"the number of values is {shown(rest[0])}; it must be an integer, or a scalar")
     with placed():
         count, value = top_count(lifted(rest[0])), stored(lifted(rest[1]))
-        holds = constant(True, PRED) if test is None else check_nesting(condition(lifted(test)))
+        holds = constant(True, PRED) if test is None else _condition(test)
     along = "" if axis is None else axis.name
     return Reduced(f"the {word} n", lambda output: Top(output, value, holds, count, along, greatest))
 
@@ -155,7 +164,7 @@ def restricted(test: Any) -> None:
     """Restricts the task to the pairs for which ``test`` holds."""
     trace = current()
     with placed():
-        holds = check_nesting(condition(lifted(test)))
+        holds = _condition(test)
         if ACCUMULATOR in variables(holds):
             raise TaskError("when reads the reduction, which is for the pairs that it selects; write ptxgen.select")
         trace.when = holds if trace.when is None else check_nesting(binary("&", trace.when, holds))  # type: ignore[arg-type]
