@@ -15,7 +15,7 @@ from torch.nn import functional  # noqa: E402
 
 import ptxgen.torch as pt  # noqa: E402
 from ptxgen.errors import DtypeError, InputError, ShapeError  # noqa: E402
-from ptxgen.torch import activations, feed_forward  # noqa: E402
+from ptxgen.torch import activations, feed_forward, products  # noqa: E402
 from tests.torch_checks import ACTIVATIONS, Tensors  # noqa: E402
 
 #: activation -> PyTorch's function of the sums; the kernel of a product computes the gradients of the first ones
@@ -197,6 +197,66 @@ class MlpChecks(Tensors):
         )
         for a, b in zip(derivatives, wanted, strict=True):
             torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)
+
+    @pytest.mark.parametrize("activation", [None, "gelu", "swiglu"])
+    @pytest.mark.parametrize("dtype", [torch.float64, *ROUNDOFF])
+    def test_weight_gradients_with_bias_gradients(self, activation, dtype, monkeypatch):
+        """The kernel of the weight gradient of a large layer adds the rows of the gradient, in ``linear`` and in
+        ``mlp``, also in gradients that are differentiated again, and in compiled steps."""
+        monkeypatch.setattr(products, "LARGE", 0)
+        monkeypatch.setattr(torch.Tensor, "sum_to_size", None)
+        given = self.given(activation or "gelu", dtype=dtype)
+        if activation is not None:
+            tolerance = {"rtol": 20 * ROUNDOFF.get(dtype, 1e-14), "atol": 20 * ROUNDOFF.get(dtype, 1e-14)}
+            step = lambda *a: pt.mlp(*a, activation=activation)  # noqa: E731
+            stock = lambda *a: theirs(*a, activation)  # noqa: E731
+        else:
+            given, tolerance = [given[n].mul(2).round() for n in (0, 1, 3)], {"rtol": 0, "atol": 0}
+            step, stock = pt.linear, functional.linear
+        for _ in range(2):  # the second step repeats the launches of the first
+            leaves = [t.clone().requires_grad_() for t in given]
+            wide = [t.to(torch.float64, copy=True).requires_grad_() for t in given]
+            step(*leaves).sum().backward()
+            stock(*wide).sum().backward()
+            for a, b in zip(leaves, wide, strict=True):
+                torch.testing.assert_close(a.grad.double(), b.grad, **tolerance)
+        monkeypatch.undo()
+        monkeypatch.setattr(products, "LARGE", 0)
+        if dtype is torch.float64:
+            computed, wanted = (self.derivatives(f, given) for f in (step, stock))
+            for a, b in zip(computed, wanted, strict=True):
+                torch.testing.assert_close(a, b, rtol=1e-12, atol=1e-11)
+        if dtype is torch.float32:
+            torch.compiler.reset()
+            leaves = [t.clone().requires_grad_() for t in given]
+            compiled = torch.compile(step, backend="aot_eager", fullgraph=True)
+            for a, b in zip(
+                torch.autograd.grad(compiled(*leaves).sum(), leaves),
+                torch.autograd.grad(step(*leaves).sum(), leaves),
+                strict=True,
+            ):
+                torch.testing.assert_close(a, b)
+
+    def test_operator_of_weight_and_bias_gradients(self):
+        """In transforms, with one of its results, without rows; and the checks of operators."""
+        x, dy = self.tensors(((3, 4, 8), (3, 4, 6)))
+        operator = products.LINEAR_WEIGHT_BIAS_GRAD
+        weight, bias = operator(x, dy)
+        assert torch.equal(weight, torch.einsum("bmn,bmk->nk", dy, x))
+        assert torch.equal(bias, dy.sum((0, 1)))
+        weights, biases = torch.vmap(operator)(x, dy)
+        assert torch.equal(weights, torch.einsum("bmn,bmk->bnk", dy, x))
+        assert torch.equal(biases, dy.sum(1))
+        weights, biases = torch.vmap(operator, (0, None))(x, dy[0])
+        assert torch.equal(biases, dy[0].sum(0).expand(3, 6))
+        weight, bias = operator(x[:, :0], dy[:, :0])
+        assert not weight.any()
+        assert not bias.any()
+        leaves = [t.requires_grad_() for t in (x, dy)]
+        (of_grad,) = torch.autograd.grad(operator(*leaves)[1].square().sum(), leaves[1])
+        assert torch.equal(of_grad, 2 * dy.sum((0, 1)).expand_as(dy))
+        done = torch.library.opcheck(torch.ops.ptxgen.linear_weight_bias_grad.default, tuple(leaves))
+        assert set(done.values()) == {"SUCCESS"}
 
     @pytest.mark.parametrize("activation", ["gelu", "swiglu"])
     def test_opcheck(self, activation):

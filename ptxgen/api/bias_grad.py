@@ -1,4 +1,4 @@
-"""``gemm_bias_grad``: a product with the sums of its columns, which are the gradient of a bias."""
+"""``gemm_bias_grad``: a product with sums that are the gradient of a bias: those of its columns, or of an operand."""
 
 from __future__ import annotations
 
@@ -10,24 +10,35 @@ from ptxgen.api.arrays import matrix_layout, require_disjoint, tensor, view
 from ptxgen.api.epilogue_args import Activation, activation_name, columns_of_c
 from ptxgen.api.quantized_weight import QuantizedWeight
 from ptxgen.api.task import TaskFunction
+from ptxgen.arguments import word
 from ptxgen.errors import DtypeError, ShapeError
 from ptxgen.problem.base import OUT_DTYPES
 from ptxgen.problem.dtypes import dtype
 from ptxgen.problem.epilogue_ops import epilogue_op
 
+#: the types of operands whose elements the kernel of a product can add
+SUMMED = ("f16", "bf16", "f32", "f64")
 
-def gemm_bias_grad(a: Any, b: Any, *, bias_grad: Any = None, **options: Any) -> tuple[Any, Any]:
-    """The pair (``gemm(a, b, **options)``, the sums of its columns): with ``activation="relu_grad"`` or another
-    gradient, the gradient of the sums of a layer, and that of its bias.
 
-    ``a``: M×K. ``b``: K×N. The result has one of the dtypes float16, bfloat16, float32 and float64. ``bias_grad``: N
-    elements of float32, of float64 for a float64 result; allocated if None. The kernel of the product adds the elements
-    of each column of the result in this dtype, before they are rounded, in an order that does not depend on timing. A
-    second kernel adds the elements as they are stored if the result is column-major, K is 0, the activation is gated,
-    or ``b`` is a ``QuantizedWeight``. ``options``: those of ``gemm``, except ``workspace``.
+def gemm_bias_grad(a: Any, b: Any, *, bias_grad: Any = None, of: str = "out", **options: Any) -> tuple[Any, Any]:
+    """The pair (``gemm(a, b, **options)``, sums that are the gradient of a bias).
+
+    ``of``: out: the sums of the columns of the result: with ``activation="relu_grad"`` or another gradient, the result
+    is the gradient of the sums of a layer, and these are that of its bias. a: the sums of the rows of ``a``, M
+    elements; b: those of the columns of ``b``, N elements: if the product is the gradient of a weight, the gradients of
+    results are one of its operands, and these are the gradient of the bias.
+
+    ``a``: M×K. ``b``: K×N. The result has one of the dtypes float16, bfloat16, float32 and float64. ``bias_grad``: an
+    array for the sums, of float32, of float64 for a float64 result; allocated if None. The kernel of the product adds,
+    in this dtype, elements of the result before they are rounded. The order of additions does not depend on timing,
+    except those of operands along K if blocks compute parts of K; with ``deterministic=True`` it never does. With b the
+    result is column-major. A second kernel adds, the result as it is stored, if ``out`` has the other order, an extent
+    or ``alpha`` is 0, sums are float16 (for a and b), the activation is gated (for out), or ``b`` is a
+    ``QuantizedWeight``. ``options``: those of ``gemm``, except ``workspace``.
 
     ShapeError, DtypeError, OverlapError, InputError: an argument breaks a rule.
     """
+    word("of", of, ("out", "a", "b"))
     for name, x in (("a", a), ("b", b)):
         if (rank := len(getattr(x, "shape", (0, 0)))) != 2:
             raise ShapeError(f"{name} has {rank} dimensions; it must have 2, because all rows have one bias")
@@ -40,39 +51,49 @@ def gemm_bias_grad(a: Any, b: Any, *, bias_grad: Any = None, **options: Any) -> 
         raise DtypeError(f"out is {stored}; with the gradient of a bias it must be f16, bf16, f32 or f64")
     element = dtype("f64" if stored.name == "f64" else "f32")
     columns = columns_of_c(b.shape[1], activation_name(options.get("activation")))
+    length = {"out": columns, "a": a.shape[0], "b": b.shape[1]}[of]
     if bias_grad is not None:
         given = tensor(bias_grad, "bias_grad")
-        if given.shape != (columns,) or given.dtype is not element:
+        if given.shape != (length,) or given.dtype is not element:
             raise ShapeError(
-                f"bias_grad is {given.dtype} of shape {given.shape}; it must be {element} of {columns} elements"
+                f"bias_grad is {given.dtype} of shape {given.shape}; it must be {element} of {length} elements"
             )
         others = {"a": a, "out": result, **{x: options.get(x) for x in ("bias", "residual", "aux", "sums")}}
         require_disjoint(given, "bias_grad", **{name: tensor(x, name) for name, x in others.items() if x is not None})
-    if _adds_in_kernel(a, b, result, options.get("activation")):
-        sums = new_arrays.empty_array(a, (columns,), element) if bias_grad is None else bias_grad
-        out = _multiply(a, b, sums, **options)
+    if _adds_in_kernel(a, b, of, options):
+        sums = new_arrays.empty_array(a, (length,), element) if bias_grad is None else bias_grad
+        out = _multiply(a, b, sums, of, **options)
         return out, sums if bias_grad is not None else new_arrays.result_of(sums, a)
     out = gemm.gemm(a, b, **options)
+    summed = {"out": out, "a": a.T, "b": b}[of]
     operands = {
         name: new_arrays.empty_array(a, shape, element)
-        for name, shape in (("A", (out.shape[0], 0)), ("B", (0, columns)))
+        for name, shape in (("A", (summed.shape[0], 0)), ("B", (0, length)))
     }
-    return out, _column_sums(element.name)(**operands, X=out, out=bias_grad)
+    return out, _column_sums(element.name)(**operands, X=summed, out=bias_grad)
 
 
-def _adds_in_kernel(a: Any, b: Any, out: Any, activation: Any) -> bool:
-    """True if the kernel of a product can add the elements of each column of the result."""
-    if isinstance(b, QuantizedWeight) or 0 in (*a.shape, *b.shape):
+def _adds_in_kernel(a: Any, b: Any, of: str, options: dict[str, Any]) -> bool:
+    """True if the kernel of a product can compute the sums."""
+    out, name = options.get("out"), activation_name(options.get("activation"))
+    gated = name is not None and epilogue_op(name).gated
+    if isinstance(b, QuantizedWeight) or 0 in (*a.shape, *b.shape) or options.get("alpha", 1.0) == 0 or gated:
         return False
-    name = activation_name(activation)
-    row_major = out is None or (matrix_layout(view(out, "out")) or "T")[0] == "N"
-    return row_major and (name is None or not epilogue_op(name).gated)
+    if of == "out":
+        return out is None or (matrix_layout(view(out, "out")) or "T")[0] == "N"
+    x = view(a, "a")
+    epilogue = {"bias", "residual", "aux", "activation", "sums", "scale_a", "scale_b"} & options.keys()
+    if x.dtype.name not in SUMMED or options.get("compute") == "f16" or (of == "b" and epilogue):
+        return False
+    order = "N" if of == "a" else "T"
+    return out is None or (matrix_layout(view(out, "out")) or "")[:1] == (order,)
 
 
 def _multiply(
     a: Any,
     b: Any,
-    column_sums: Any,
+    bias_grad: Any,
+    of: str,
     *,
     alpha: complex = 1.0,
     beta: complex = 0.0,
@@ -88,12 +109,30 @@ def _multiply(
     scale_b: Any = None,
     vendor: str | None = None,
 ) -> Any:
-    """The product with the sums of its columns in ``column_sums``. The options are those of ``gemm``."""
+    """The product with the sums of ``of`` in ``bias_grad``. The options are those of ``gemm``."""
+    if of == "b":  # the rows of A in Cᵀ = BᵀAᵀ, which is stored by rows
+        transposed = None if out is None else out.T
+        options: dict[str, Any] = {"alpha": alpha, "beta": beta, "compute": compute}
+        options |= {"deterministic": deterministic, "vendor": vendor}
+        result = _multiply(b.T, a.T, bias_grad, "a", out=transposed, **options)
+        return result.T if out is None else out
+    sums_of = {"out": "column_sums", "a": "a_sums"}[of]
     epilogue = scale_a, scale_b, bias, residual, activation, aux
-    options = gemm.number(alpha, "alpha"), gemm.number(beta, "beta"), compute, deterministic
+    factors = gemm.number(alpha, "alpha"), gemm.number(beta, "beta")
     with call_lock.lock:
         result = gemm.launch_uncached(
-            None, a, b, out, *options, epilogue, None, vendor=vendor, sums=sums, column_sums=column_sums
+            None,
+            a,
+            b,
+            out,
+            *factors,
+            compute,
+            deterministic,
+            epilogue,
+            None,
+            vendor=vendor,
+            sums=sums,
+            **{sums_of: bias_grad},
         )
     return new_arrays.result_of(result, a) if out is None else result
 

@@ -49,11 +49,12 @@ def epilogue_arguments(
     operands: tuple[View, View] | None = None,
     sums: Any = None,
     column_sums: Any = None,
+    a_sums: Any = None,
 ) -> EpilogueArgs:
     """Converts the arguments of ``gemm``. ``shape``: the shape of ``out``, with an optional leading batch axis;
     ``operands``: a and b, for which block scales are allowed; None: block scales are not allowed; ``sums``: the array
     to which the sums are stored; None: they are not; ``column_sums``: the same for the sums of the columns of C, f32
-    (f64 for f64).
+    (f64 for f64); ``a_sums``: the same for the sums of the rows of A.
 
     ShapeError, InputError: an argument breaks a rule.
     """
@@ -100,10 +101,10 @@ def epilogue_arguments(
         ops.append("store_sums")
     if activation is not None:
         ops.append(activation)
-    if column_sums is not None:
-        element = "f64" if out.dtype.name == "f64" else "f32"
-        arrays.append(("column_sums", _vector(column_sums, "column_sums", out, element, n)))
-        ops.append("sum_columns")
+    for name, x, length, op in (("column_sums", column_sums, n, "sum_columns"), ("a_sums", a_sums, m, "sum_a")):
+        if x is not None:
+            arrays.append((name, _vector(x, name, out, "f64" if out.dtype.name == "f64" else "f32", length)))
+            ops.append(op)
     return EpilogueArgs(tuple(ops), tuple(arrays), blocks)
 
 

@@ -221,11 +221,12 @@ def launch_uncached(
     vendor: str | None = None,
     sums: Any = None,
     column_sums: Any = None,
+    a_sums: Any = None,
 ) -> Any:
     """Checks the arguments, selects, generates and launches; stores the launch under ``key`` if later calls can use it.
     ``allocation`` is stored with the launch: how a later call allocates the result (default: as ``gemm`` does).
-    ``column_sums``: the array to which the sums of the columns of a row-major C are stored; C must have elements. The
-    caller holds ``call_lock.lock``."""
+    ``column_sums``, ``a_sums``: the arrays to which the sums of the columns of C, and of the rows of A, are stored; C
+    must be row-major, and A, B and C have elements. The caller holds ``call_lock.lock``."""
     if isinstance(b, QuantizedWeight):
         vendor_calls.require_mode(vendor)
         if sums is not None:
@@ -256,10 +257,12 @@ def launch_uncached(
     check_out(va, vc, shape)
     if vc.conjugated:
         raise InputError("out is a view with the conjugate bit; pass out.resolve_conj()")
-    epilogue = epilogue_arguments(shape, vc, *epilogue_args, operands=(va, vb), sums=sums, column_sums=column_sums)
+    epilogue = epilogue_arguments(
+        shape, vc, *epilogue_args, operands=(va, vb), sums=sums, column_sums=column_sums, a_sums=a_sums
+    )
     require_disjoint(vc, a=va, b=vb, **dict(epilogue.arrays))
     for name, v in epilogue.arrays:
-        if name in ("sums", "column_sums"):
+        if name in ("sums", "column_sums", "a_sums"):
             others = {n: x for n, x in epilogue.arrays if n != name}
             require_disjoint(v, name, a=va, b=vb, **others)
     if va.host and (size := caller_workspace.refuse_host_workspace(workspace)) is not None:

@@ -22,6 +22,7 @@ from ptxgen.codegen.parts.batch import Batch
 from ptxgen.codegen.parts.c_access import CAccess
 from ptxgen.codegen.parts.fused_ops import FusedOps
 from ptxgen.codegen.parts.group_reduction import GroupReduction
+from ptxgen.codegen.parts.operand_sums import OperandSums
 from ptxgen.codegen.parts.parameters import KernelParameters, ScalarGroup, scalar_groups
 from ptxgen.codegen.parts.part import Part, Reduction
 from ptxgen.codegen.parts.pdl import Pdl
@@ -101,6 +102,7 @@ class Plan:
         self.arithmetic = Arithmetic.of(problem)
         self.reducer = Reducer.of(problem, self.arithmetic, device.sm)
         self.sink_kernels = SinkKernels(problem, self.entry)
+        self.operand_sums = OperandSums()
         self._compose()
 
     # ---- overridden by families

@@ -268,6 +268,7 @@ MEANINGS = {
     "inner_expression": "inner operators other than a product",
     "complex_plus_times": "products of complex numbers",
     "store_sums": "sums that are stored beside the results",
+    "sum_a": "sums of the rows of A",
     "sum_columns": "sums of the columns of results",
     "store_gated": "gated activations of adjacent sums",
     "store_value": "results that are values of an expression",

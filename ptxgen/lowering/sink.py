@@ -107,7 +107,7 @@ class StoreTile:
 
     ``out``: the type of C; ``arithmetic``: the type of alpha, beta and the epilogue; ``epilogue``: operations of
     ``problem.epilogue_ops``, separated by commas; ``scalar_bias``: True if the bias is one number for all of C;
-    ``batched_bias``: True if each product of a batch has a bias of its own.
+    ``batched_bias``: True if each product of a batch has a bias of its own; ``rows``: the rows of C, for sums of A.
     """
 
     out: str
@@ -115,18 +115,29 @@ class StoreTile:
     epilogue: str = ""
     scalar_bias: bool = False
     batched_bias: bool = False
+    rows: Any = 0
 
     template: ClassVar[str] = "epilogue/store.mako"
     templates: ClassVar[Path | None] = None
     shared_tile: ClassVar[bool] = False
     numbers: ClassVar[tuple[Number, ...]] = ()
     reads_k: ClassVar[bool] = False
-    resets: ClassVar[tuple[Reset, ...]] = ()
 
     @property
     def needs(self) -> frozenset[str]:
-        more = ["store_sums"] if any(op.stores for op in self.operations) else []
-        return frozenset(("store_tile", *more, *(["sum_columns"] if self.sums_columns else [])))
+        stores = any(op.stores for op in self.operations)
+        more = {"store_sums": stores, "sum_columns": self.sums_columns, "sum_a": self.sums_a}
+        return frozenset(("store_tile", *(name for name, needed in more.items() if needed)))
+
+    @property
+    def sums_a(self) -> bool:
+        """True if the elements of each row of A are added."""
+        return any(op.sums_a for op in self.operations)
+
+    @property
+    def resets(self) -> tuple[Reset, ...]:
+        """The sums of A, to which blocks add."""
+        return (Reset("a_sums", self.rows * dtype(self.arithmetic).bytes),) if self.sums_a else ()
 
     @property
     def sums_columns(self) -> bool:
@@ -186,8 +197,8 @@ class StoreTile:
 
     def array_dtype(self, name: str) -> Dtype:
         """The type of an epilogue operand: f32 for scales and for the bias of an 8-bit C, that of the arithmetic for
-        sums of columns, else the type of C."""
-        if name == "column_sums":
+        sums of columns and of A, else the type of C."""
+        if name in ("column_sums", "a_sums"):
             return dtype(self.arithmetic)
         out = dtype(self.array_out)
         wide = name.startswith("scale") or (name == "bias" and out.bytes == 1)

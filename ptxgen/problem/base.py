@@ -111,7 +111,7 @@ class ProblemBase:
     #: the numbers that are multiples of a vector access, in words; empty: ``STEPS`` names them
     ROWS: ClassVar[str] = "lengths of rows"
     GATED: ClassVar[bool] = False  #: True if the epilogue may have a gated activation
-    STORES_SUMS: ClassVar[bool] = False  #: True if the epilogue may store the sums, and the sums of columns
+    STORES_SUMS: ClassVar[bool] = False  #: True if the epilogue may write other arrays than C
     COMPLEX: ClassVar[bool] = False  #: True if A, B and C may be complex
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
     layout: str
@@ -405,7 +405,7 @@ class ProblemBase:
     def outputs(self) -> tuple[str, ...]:
         """The names of the arrays that a call writes."""
         operations = map(epilogue_op, self.epilogue_ops)
-        return ("C", *(name for op in operations if op.stores or op.sums for name in op.arrays))
+        return ("C", *(name for op in operations if op.writes for name in op.arrays))
 
     @property
     def element(self) -> Dtype:
@@ -433,8 +433,8 @@ class ProblemBase:
 
     def epilogue_operand_dtype(self, name: str) -> Dtype:
         """The type of an epilogue operand: f32 for scales and for the bias of an 8-bit C, that of the epilogue's
-        arithmetic for sums of columns, else the type of C."""
-        if name == "column_sums":
+        arithmetic for sums of columns and of A, else the type of C."""
+        if name in ("column_sums", "a_sums"):
             return self.epilogue_dtype
         wide = name.startswith("scale") or (name == "bias" and self.output.bytes == 1)
         return dtype("f32") if wide else self.output

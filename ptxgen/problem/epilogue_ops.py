@@ -24,19 +24,22 @@ from ptxgen.expr.value_types import PRED
 
 #: places of operations, in the order of execution; an epilogue has at most one operation per place
 SCALE, BIAS, RESIDUAL, STORE, ACTIVATION, SUM = "scale", "bias", "residual", "store", "activation", "sum"
-PLACES = (SCALE, BIAS, RESIDUAL, STORE, ACTIVATION, SUM)
+OPERAND = "operand"
+PLACES = (SCALE, BIAS, RESIDUAL, STORE, ACTIVATION, SUM, OPERAND)
 #: how an array broadcasts to C: one number, one number per row of C, one per column of C, or an array of C's shape
 ONE, ROW, COLUMN, ELEMENT = "one", "row", "column", "element"
 STORED = "stored"  #: value of ``spans`` if the step stores the sum to the array, which has an element for each sum
 SUMMED = "summed"  #: value of ``spans`` if the array has the sum of the results of each column of C
+OVER_K = "over_k"  #: value of ``spans`` if the array has the sum over K of each row of A
 NEIGHBOUR = "neighbour"  #: value of ``spans`` if the operand is not an array element but the sum of the next column
 
 
 @dataclass(frozen=True)
 class EpilogueStep:
     """One step of an epilogue operation. ``value(x, operand)``: the expression of the result. ``x`` is the sum and
-    ``operand`` an element of ``array``. ``spans``: how the array broadcasts, ONE, ROW, COLUMN or ELEMENT, or STORED or
-    SUMMED. Without an array, ``operand`` is the sum of the next column if ``spans`` is NEIGHBOUR, else ``x``."""
+    ``operand`` an element of ``array``. ``spans``: how the array broadcasts, ONE, ROW, COLUMN or ELEMENT, or STORED,
+    SUMMED or OVER_K. Without an array, ``operand`` is the sum of the next column if ``spans`` is NEIGHBOUR, else
+    ``x``."""
 
     value: Callable[[Node, Node], Node]
     array: str = ""
@@ -88,9 +91,19 @@ class EpilogueOp:
         return any(step.spans == STORED for step in self.steps)
 
     @property
+    def writes(self) -> bool:
+        """True if the operation writes another array than C."""
+        return self.stores or self.sums or self.sums_a
+
+    @property
     def sums(self) -> bool:
         """True if the operation adds the results to sums of their columns."""
         return any(step.spans == SUMMED for step in self.steps)
+
+    @property
+    def sums_a(self) -> bool:
+        """True if the operation adds the elements of A along K."""
+        return any(step.spans == OVER_K for step in self.steps)
 
     @property
     def exact(self) -> bool:
@@ -279,7 +292,7 @@ def epilogue_rows(gated: bool = False, stores: bool = False) -> tuple[tuple[str,
     """The names of the operations of a matrix product, one row per place; an epilogue has at most one operation of each
     row. ``gated``: include gated activations; ``stores``: include the places of operations that also write another
     array."""
-    rows = (epilogue_op_names(place) for place in PLACES if stores or place not in (STORE, SUM))
+    rows = (epilogue_op_names(place) for place in PLACES if stores or place not in (STORE, SUM, OPERAND))
     return tuple(tuple(name for name in row if gated or not EPILOGUE_OPS[name].gated) for row in rows)
 
 
@@ -287,7 +300,7 @@ def ordered_names() -> tuple[str, ...]:
     """The names of all operations but gated ones and those that also write another array. The position of a name is its
     bit in the C interface, so those of the package come first and keep their order."""
     plugins.load()
-    return tuple(name for name, op in EPILOGUE_OPS.items() if not (op.gated or op.stores or op.sums))
+    return tuple(name for name, op in EPILOGUE_OPS.items() if not (op.gated or op.writes))
 
 
 def arrays_of(name: str) -> tuple[str, ...]:
@@ -481,5 +494,13 @@ _own(
         SUM,
         (EpilogueStep(lambda x, _: x, "column_sums", SUMMED),),
         "adds the elements of each column of C, before they are rounded, and stores the sums to another array",
+    )
+)
+_own(
+    EpilogueOp(
+        "sum_a",
+        OPERAND,
+        (EpilogueStep(lambda x, _: x, "a_sums", OVER_K),),
+        "adds the elements of each row of A along K, and stores the sums to another array",
     )
 )

@@ -21,7 +21,7 @@ from ptxgen.expr.rounding import with_errors
 from ptxgen.problem.base import ProblemBase as Problem
 from ptxgen.problem.block_scales import DEPTH
 from ptxgen.problem.dtypes import Dtype, dtype, promotion_k
-from ptxgen.problem.epilogue_ops import ACTIVATION, ELEMENT, SCALE, STORE, SUM, EpilogueOp, epilogue_op
+from ptxgen.problem.epilogue_ops import ACTIVATION, ELEMENT, OPERAND, SCALE, STORE, SUM, EpilogueOp, epilogue_op
 from ptxgen.problem.operation import operation_of
 
 Array = np.ndarray[Any, Any]
@@ -220,7 +220,7 @@ def reference(
                 variables = _pairs(p, exact)
             elif op.slope is None:
                 variables = {"x": exact, **({"operand": _at_rows(epilogue["aux"], exact)} if op.arrays else {})}
-            if op.place not in (SCALE, STORE, SUM):
+            if op.place not in (SCALE, STORE, SUM, OPERAND):
                 exact, scale = _applied(p, op, exact, scale, epilogue)
         if p.output.saturates and not p.epilogue_dtype.integer:
             exact = np.clip(exact, p.output.least, p.output.largest)

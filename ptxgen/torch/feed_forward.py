@@ -16,7 +16,7 @@ from ptxgen.problem.epilogue_ops import arrays_of
 from ptxgen.torch import activations, launching, linear_layers, products
 from ptxgen.torch.launching import check_operands, in_place, key_of
 from ptxgen.torch.operator import Operator, loop_over_batch
-from ptxgen.torch.products import LINEAR, LINEAR_WEIGHT_GRAD, MATMUL, dense, linear_shape, to_front
+from ptxgen.torch.products import LINEAR, MATMUL, dense, linear_shape, sums_like, to_front, weight_and_bias_grads
 
 Shape = tuple[int, ...]
 
@@ -134,17 +134,15 @@ def _backward(
         d_sums = (through if of_sums is None else through + of_sums).contiguous()
     elif of_sums is not None:
         d_sums = of_sums.contiguous()
-    if d_sums is not None and needs[3] and d_bias is None:
-        d_bias = d_sums.sum_to_size(d_sums.shape[-1])
-    return (
-        MATMUL(d_sums, weight1) if needs[0] and d_sums is not None else None,
-        LINEAR_WEIGHT_GRAD(input, d_sums) if needs[1] and d_sums is not None else None,
-        LINEAR_WEIGHT_GRAD(hidden, grad) if needs[2] and grad is not None else None,
-        d_bias if needs[3] else None,
-        grad.sum_to_size(grad.shape[-1]) if needs[4] and grad is not None else None,
-        None,
-        None,
-    )
+    of_input = of_weight1 = of_bias1 = of_weight2 = of_bias2 = None
+    if d_sums is not None:
+        of_input = MATMUL(d_sums, weight1) if needs[0] else None
+        of_weight1, of_bias1 = weight_and_bias_grads(input, d_sums, (needs[1], needs[3] and d_bias is None))
+    if grad is not None:
+        of_weight2, of_bias2 = weight_and_bias_grads(hidden, grad, (needs[2], needs[4]))
+    if needs[3] and d_bias is not None:
+        of_bias1 = d_bias
+    return of_input, of_weight1, of_weight2, of_bias1, of_bias2, None, None
 
 
 def _is_fused(text: str, dtype: torch.dtype) -> bool:
@@ -165,9 +163,7 @@ def _hidden_grad_kernel(
     reads = "aux" in arrays_of(gradient)
     shape = _hidden_grad_shape(grad, weight, aux)
     rows, (n, h) = math.prod(shape[:-1]), weight.shape
-    sums = None
-    if sums_columns and 0 not in (rows, n, h):
-        sums = grad.new_empty(h, dtype=torch.promote_types(grad.dtype, torch.float32))
+    sums = sums_like(weight) if sums_columns and 0 not in (rows, n, h) else None
     launch = launches.cached(key)
     if launch is not None:
         addresses = *(at_aux if reads else ()), *(() if sums is None else (sums.data_ptr(),))

@@ -13,7 +13,7 @@ from ptxgen.api.quantized_weight import QuantizedWeight
 from ptxgen.torch import activations, launching, products, quantized
 from ptxgen.torch.launching import check_operands, in_place, key_of
 from ptxgen.torch.operator import Operator
-from ptxgen.torch.products import LINEAR, LINEAR_WEIGHT_GRAD, MATMUL, to_front
+from ptxgen.torch.products import LINEAR, MATMUL, to_front
 
 Shape = tuple[int, ...]
 
@@ -101,13 +101,8 @@ def _backward(ctx: Any, grad: Tensor | None, of_sums: Tensor | None) -> tuple[Te
     dy = activations.gradient_of_sums(ctx, grad, of_sums, lambda: LINEAR(input, weight, bias))
     if dy is None:
         return None, None, None, None, None
-    return (
-        MATMUL(dy, weight) if needs[0] else None,
-        LINEAR_WEIGHT_GRAD(input, dy) if needs[1] else None,
-        dy.sum_to_size(dy.shape[-1]) if needs[2] else None,
-        None,
-        None,
-    )
+    of_input = MATMUL(dy, weight) if needs[0] else None
+    return of_input, *products.weight_and_bias_grads(input, dy, needs[1:3]), None, None
 
 
 def _call(*args: Any) -> tuple[Tensor, Tensor]:

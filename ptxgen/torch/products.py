@@ -12,7 +12,7 @@ from torch import Tensor
 from ptxgen.api import call_lock, gemm, launches
 from ptxgen.errors import DeviceError, InputError, ShapeError
 from ptxgen.torch import launching
-from ptxgen.torch.backward_step import BackwardStep
+from ptxgen.torch.backward_step import BackwardStep, Gradients
 from ptxgen.torch.launching import allocation, check_dense, check_operands, in_place, key_of
 from ptxgen.torch.operator import Operator, loop_over_batch
 
@@ -71,10 +71,12 @@ def multiply(
     sums: Tensor | None = None,
     aux: Tensor | None = None,
     column_sums: Tensor | None = None,
+    a_sums: Tensor | None = None,
 ) -> Tensor:
     """Computes alpha·a·b, of matrices or of batches of matrices, with the epilogue operands ``bias``, ``residual`` and
     ``aux`` and an activation, and stores it to ``out``, whose shape for the kernel is ``view``, the sums to ``sums``,
-    and the sums of the columns to ``column_sums``. The launch is cached under ``key``."""
+    those of the columns to ``column_sums``, and those of the rows of a to ``a_sums``. The launch is cached under
+    ``key``."""
     tf32, deterministic = launching.settings(a, "matmul")
     if 0 not in out.shape:
         with call_lock.lock:
@@ -93,6 +95,7 @@ def multiply(
                 allocation(out),
                 sums=None if sums is None else sums.view(view[0], -1),
                 column_sums=column_sums,
+                a_sums=a_sums,
             )
     return out
 
@@ -132,6 +135,48 @@ def _linear_weight_grad(input: Tensor, grad: Tensor) -> Tensor:
     a, b = grad.resolve_neg().reshape(rows, n), input.resolve_neg().reshape(rows, k)
     key = key if in_place((a, grad), (b, input)) else None
     return multiply(key, a.t(), b, input.new_empty(shape), shape, None)
+
+
+#: bytes of a gradient from which on the kernel of the weight gradient adds its rows. Smaller ones are still in the L2
+#: cache, and a kernel that adds them costs no more than those that clear the sums and convert them
+LARGE = 1 << 25
+
+
+def weight_and_bias_grads(input: Tensor, grad: Tensor, needs: tuple[bool, bool]) -> Gradients:
+    """The gradients of the weight and of the bias of a linear map that ``needs`` asks for."""
+    if all(needs) and adds_in_kernel(grad):
+        weight, bias = LINEAR_WEIGHT_BIAS_GRAD(input, grad)
+        return weight, bias
+    weight = LINEAR_WEIGHT_GRAD(input, grad) if needs[0] else None
+    return weight, grad.sum_to_size(grad.shape[-1]) if needs[1] else None
+
+
+def adds_in_kernel(grad: Tensor) -> bool:
+    """True if the kernel of a weight gradient also adds the rows of ``grad``, which must be large."""
+    return bool(grad.numel() * grad.element_size() >= LARGE)
+
+
+def sums_like(x: Tensor) -> Tensor:
+    """A new array for the sums of the columns of ``x``, in the type in which kernels add."""
+    return x.new_empty(x.shape[-1], dtype=torch.promote_types(x.dtype, torch.float32))
+
+
+def _linear_weight_bias_grad(input: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
+    """The gradients of the weight and of the bias of a linear map."""
+    options = launching.settings(input, "matmul")
+    key, at_grad, at_input, _ = key_of("linear_weight_bias_grad", options, grad, input)
+    launch = launches.cached(key)
+    if launch is not None:
+        sums = sums_like(grad)
+        return launching.launch(*launch[:2], at_grad, at_input, (sums.data_ptr(),)), sums.to(grad.dtype)
+    check_operands(input=input, grad=grad)
+    shape = _linear_weight_grad_shape(input, grad)
+    rows, (n, k) = math.prod(input.shape[:-1]), shape
+    if 0 in (rows, n, k):
+        return _linear_weight_grad(input, grad), grad.sum_to_size(n)
+    sums, a, b = sums_like(grad), grad.resolve_neg().reshape(rows, n), input.resolve_neg().reshape(rows, k)
+    key = key if in_place((a, grad), (b, input)) else None
+    return multiply(key, a.t(), b, input.new_empty(shape), shape, None, a_sums=sums), sums.to(grad.dtype)
 
 
 def _matmul_key(a: Tensor, b: Tensor) -> Any:
@@ -265,6 +310,10 @@ def _fake_linear_weight_grad(input: Tensor, grad: Tensor) -> Tensor:
     return input.new_empty(_linear_weight_grad_shape(input, grad))
 
 
+def _fake_linear_weight_bias_grad(input: Tensor, grad: Tensor) -> tuple[Tensor, Tensor]:
+    return _fake_linear_weight_grad(input, grad), grad.new_empty(grad.shape[-1])
+
+
 def _fake_matmul(a: Tensor, b: Tensor) -> Tensor:
     check_operands(input=a, other=b)
     return a.new_empty(_matmul_shape(a, b)[0])
@@ -291,6 +340,9 @@ _BACKWARD = BackwardStep("matmul", _backward_keys, input_first=False)
 
 def _linear_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     (input, weight), needs = ctx.saved_tensors, ctx.needs_input_grad
+    if needs[1] and needs[2] and adds_in_kernel(grad):
+        grad = dense(grad)
+        return MATMUL(grad, weight) if needs[0] else None, *LINEAR_WEIGHT_BIAS_GRAD(input, grad)
     operands = grad, weight, input
     step = _BACKWARD.get(operands, needs, None)
     if step is None:
@@ -305,6 +357,23 @@ def _linear_weight_grad_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None,
     input, dy = ctx.saved_tensors
     needs = ctx.needs_input_grad
     return MATMUL(dy, grad) if needs[0] else None, LINEAR(input, grad, None) if needs[1] else None
+
+
+def _save_weight_bias_grad(ctx: Any, inputs: Any, output: Any) -> None:
+    ctx.save_for_backward(*inputs)
+    ctx.set_materialize_grads(False)
+
+
+def _linear_weight_bias_grad_backward(
+    ctx: Any, of_weight: Tensor | None, of_bias: Tensor | None
+) -> tuple[Tensor | None, ...]:
+    input, dy = ctx.saved_tensors
+    needs = ctx.needs_input_grad
+    of_input = MATMUL(dy, of_weight) if needs[0] and of_weight is not None else None
+    of_grad = LINEAR(input, of_weight, of_bias) if needs[1] and of_weight is not None else None
+    if needs[1] and of_weight is None and of_bias is not None:
+        of_grad = of_bias.expand(dy.shape)
+    return of_input, of_grad
 
 
 def _matmul_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
@@ -395,6 +464,12 @@ def _batch_linear_weight_grad(info: Any, dims: tuple[Any, ...], input: Tensor, g
     return MATMUL(dy.mT, x), 0
 
 
+def _batch_linear_weight_bias_grad(info: Any, dims: tuple[Any, ...], input: Tensor, grad: Tensor) -> Any:
+    of_weight, _ = _batch_linear_weight_grad(info, dims, input, grad)
+    dy = torch.movedim(grad, dims[1], 0) if dims[1] is not None else grad.expand(info.batch_size, *grad.shape)
+    return (of_weight, dy.reshape(dy.shape[0], -1, dy.shape[-1]).sum(1)), (0, 0)
+
+
 def _call_addmm(*args: Any) -> Tensor:
     result: Tensor = ADDMM(*args)
     return result
@@ -441,4 +516,13 @@ LINEAR_WEIGHT_GRAD = Operator(
     _save,
     _linear_weight_grad_backward,
     _batch_linear_weight_grad,
+)
+LINEAR_WEIGHT_BIAS_GRAD = Operator(
+    "linear_weight_bias_grad(Tensor input, Tensor grad) -> (Tensor, Tensor)",
+    2,
+    _linear_weight_bias_grad,
+    _fake_linear_weight_bias_grad,
+    _save_weight_bias_grad,
+    _linear_weight_bias_grad_backward,
+    _batch_linear_weight_bias_grad,
 )

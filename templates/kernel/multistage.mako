@@ -9,6 +9,7 @@
 <%namespace name="copy_a" file="/${context['plan'].a.copy}"/>\
 <%namespace name="copy_b" file="/${context['plan'].b.copy}"/>\
 <%namespace name="math" file="/${context['plan'].mainloop.math}"/>\
+<%namespace name="operand_sums" file="/${context['plan'].operand_sums.template}"/>\
 <%namespace name="sink" file="/${context['plan'].problem.sink.template}"/>\
 <%namespace name="store_op" file="/${context['plan'].epilogue.store_op}"/>\
 <%namespace name="store_c" file="/${context['plan'].epilogue.template}"/>\
@@ -66,6 +67,7 @@ ${store_op.prepare()}\
 ${ptx.banner("fragments: rows and columns of this thread, its shared-memory addresses")}\
 ${fragments.setup()}\
 ${math.clear_accumulators()}\
+${operand_sums.begin()}\
 ${ptx.banner("wait: stage 0 is in shared memory")}\
 % for line in plan.mainloop.wait:
     ${line}
@@ -118,6 +120,7 @@ ${math.read(x, step, buffer, part, guard)}\
 ${load_stage(operands)}\
   % endif
 ${math.multiply(k, part)}\
+${operand_sums.add(k)}\
 % endfor
 ${next_write_stage()}\
 </%def>\
@@ -150,6 +153,7 @@ ${next_write_stage()}\
 ${raster.other_loops("COPY_LOOP", k_loop, copies)}\
 EPILOGUE:
 ${pdl.late_trigger()}\
+${operand_sums.store()}\
 ${raster.finish_sums()}\
 ${ptx.banner(f"epilogue: {plan.epilogue.summary}")}\
 ${store_op.store_tiles(store_c, math, store_op)}\

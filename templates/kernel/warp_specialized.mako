@@ -10,6 +10,7 @@
 <%namespace name="copy" file="/copy/tma.mako"/>\
 <%namespace name="math" file="/${context['plan'].mainloop.template}"/>\
 <%namespace name="sums" file="/${context['plan'].mainloop.accumulate}"/>\
+<%namespace name="operand_sums" file="/${context['plan'].operand_sums.template}"/>\
 <%namespace name="scales" file="/${context['plan'].scales.template}"/>\
 <%namespace name="packing" file="/${context['plan'].packing.template}"/>\
 <%namespace name="cluster" file="/epilogue/dsmem_reduce.mako"/>\
@@ -108,6 +109,7 @@ ${ptx.banner(f"math warpgroups: {warpgroups}")}\
     setp.eq.u32 %leader, %wg_thread, 0;
 ${pipeline.consumer_setup()}\
 ${math.setup()}\
+${operand_sums.setup()}\
 ${scales.setup()}\
 ${store_c.setup()}\
 ${turns.begin()}\
@@ -141,6 +143,7 @@ ${turns.end_turn()}\
 ${pipeline.free(plan.batch.frees_last)}\
 % endif
 ${batch.zero_sums()}\
+${operand_sums.store()}\
 ${math.widen()}\
 % if plan.config.cluster_k > 1:
 ${ptx.banner(f"cluster reduction: {plan.config.cluster_k} blocks add their sums through distributed shared memory")}\

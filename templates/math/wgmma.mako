@@ -1,6 +1,7 @@
 ## The products of a stage by wgmma, which reads both operands from shared memory through descriptors.
 <%namespace name="constants" file="/ptx/constants.mako"/>
 <%namespace name="halves" file="/ptx/convert.mako"/>
+<%namespace name="operand_sums" file="/${context['plan'].operand_sums.template}"/>
 <%namespace name="promotion" file="/${context['plan'].mainloop.accumulate}"/>
 <%namespace name="realign" file="/${context['plan'].mainloop.realign.template}"/>
 <%def name="setup()">
@@ -40,6 +41,7 @@ ${descriptor("%x_desc", "%x_stage_desc_low", s.x, plan.x)}\
 ${descriptor("%y_desc", "%y_stage_desc_low", s.y, plan.y)}\
     wgmma.mma_async.sync.aligned.${m.instruction} ${sum.registers[s.mi, :]}, %x_desc, %y_desc, ${s.scale_d}${m.immediates};
   % endfor
+${operand_sums.multiply(sum)}\
     wgmma.commit_group.sync.aligned;
 ${promotion.promote(sum.complete)}\
 % endfor

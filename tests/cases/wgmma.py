@@ -31,6 +31,7 @@ TYPES = (
     ("f16", "", "e5m2"),
 )
 GATED = ("swiglu", "geglu")
+SUMS = ("relu_grad,sum_columns", "sum_a")
 EPILOGUES = (
     "relu",
     "bias_column",
@@ -41,7 +42,7 @@ EPILOGUES = (
     "bias_column,residual,silu",
     "scale",
     "scale_rows,bias_row,relu",
-    "relu_grad,sum_columns",
+    *SUMS,
     *GATED,
 )
 DRAWS = 6000
@@ -98,6 +99,8 @@ def problem(rng: np.random.Generator, limit: int, d: Device) -> Gemm:
             longer[f"aligned_{x}"] = int(rng.choice([n for n in (1, 2, 4, 8, 16) if n >= p.element.bytes]))
     if dtype != "s8" and rng.random() < 0.25:
         longer["epilogue"] = EPILOGUES[rng.integers(len(EPILOGUES))]
+        if longer["epilogue"] in SUMS and 1 in (p.element.bytes, p.output.bytes):
+            longer["epilogue"] = "scale"
         if longer["epilogue"] in GATED:
             longer |= {"n": n + n % 2} if p.out in HALVES else {"epilogue": "scale"}
     return with_both_floats_8(replace(p, **longer), bool(m % 2))

@@ -480,6 +480,11 @@ GOLDEN = {
         "gemm 512,512,512 NN bf16 epilogue=gelu_grad,sum_columns",
         "family=wgmma ml=64 nl=64 u=64 stages=4 epilogue_smem=1 epilogue_subtiles=2",
     ),
+    "wgmma_row_sums": (
+        "h200",
+        "gemm 512,512,512 TN bf16 epilogue=sum_a",
+        "family=wgmma ml=64 nl=64 u=64 stages=4 epilogue_smem=1",
+    ),
     "wgmma_gated": (
         "h200",
         "gemm 512,512,512 NT bf16 epilogue=swiglu",
@@ -645,6 +650,11 @@ GOLDEN = {
     "mma_column_sums": (
         "h200",
         "gemm 512,512,512 NN bf16 epilogue=relu_grad,sum_columns",
+        "family=mma ms=16 ns=32 ml=32 nl=64 u=32 stages=2 vec_a=8 vec_b=8 vec_c=2",
+    ),
+    "mma_row_sums": (
+        "h200",
+        "gemm 512,512,512 TN bf16 epilogue=sum_a",
         "family=mma ms=16 ns=32 ml=32 nl=64 u=32 stages=2 vec_a=8 vec_b=8 vec_c=2",
     ),
     "mma_fused_epilogue": (

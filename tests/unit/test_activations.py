@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import ptxgen
+from ptxgen.api import bias_grad
 from ptxgen.codegen.config.config import parse_config
 from ptxgen.codegen.render import render
 from ptxgen.errors import ConfigError, DtypeError, InputError, OverlapError, ShapeError, TaskError
@@ -362,6 +363,7 @@ STORES = (
 
 
 STAGED = "family=wgmma ml=64 nl=64 u=32 stages=2 epilogue_smem=1"
+MMA = "family=mma ms=32 ns=16 ml=64 nl=32 u=32 stages=2 vec_a=8 vec_b=8 vec_c=2"
 SUMS = (
     ("f32", "ms=4 ns=4 ml=16 nl=32 lanes_m=4 cp_async_a=0 cp_async_b=0 vec_c=2", "relu_grad,sum_columns"),
     ("f32", "ms=4 ns=4 ml=32 nl=32 lanes_m=8 lane_interleave=1 vec_c=4 cp_async_a=0 cp_async_b=0", "sum_columns"),
@@ -370,7 +372,7 @@ SUMS = (
     ("f16", "family=mma ms=16 ns=32 ml=32 nl=64 u=32 stages=2 vec_a=8 vec_b=8 vec_c=2", "x*aux,sum_columns"),
     (
         "bf16",
-        "family=mma ms=32 ns=16 ml=64 nl=32 u=32 stages=2 vec_a=8 vec_b=8 vec_c=2",
+        MMA,
         "residual,store_sums,gelu_grad,sum_columns",
     ),
     ("bf16", "family=wgmma ml=64 nl=32 u=32 stages=2 vec_c=2", "bias_column,store_sums,sigmoid,sum_columns"),
@@ -407,6 +409,59 @@ def test_kernels_add_the_columns(dtype: str, text: str, epilogue: str) -> None:
     assert assemble(render(plan_for(p, parse_config(text), H200))).cubin
 
 
+SUMS_OF_A = (
+    ("f32", "", "TN", "ms=4 ns=4 ml=16 nl=32 lanes_m=4 cp_async_a=0 cp_async_b=0 vec_c=2", "sum_a"),
+    (
+        "f32",
+        "",
+        "NT",
+        "ms=4 ns=4 ml=32 nl=32 u=16 kl=2 lanes_m=4 lane_interleave=1 kg=2 splitk=workspace",
+        "relu,sum_a",
+    ),
+    ("f64", "", "NN", "ms=2 ns=2 ml=16 nl=16 lanes_m=8 cp_async_a=0 cp_async_b=0 vec_c=1", "sum_columns,sum_a"),
+    ("f32", "", "TN", "ms=4 ns=4 ml=32 nl=32 u=8 lanes_m=4 stream_k=1", "sum_a"),
+    ("f16", "", "TN", "family=mma ms=16 ns=32 ml=32 nl=64 u=32 stages=2 vec_a=8 vec_b=8 vec_c=2", "sum_a"),
+    ("bf16", "", "NN", f"{MMA} kg=3 splitk=workspace", "relu_grad,sum_a"),
+    ("f64", "", "TN", "family=mma ms=16 ns=16 ml=32 nl=32 u=8 stages=2", "sum_a"),
+    ("f32", "tf32", "TT", "family=mma ms=16 ns=16 ml=32 nl=32 u=32 stages=2 kl=2", "sum_a"),
+    ("bf16", "", "TN", "family=wgmma ml=64 nl=32 u=32 stages=2 vec_c=2", "sum_a"),
+    ("f16", "", "NN", "family=wgmma ml=128 nl=64 u=32 stages=2 epilogue_smem=1 persistent=1", "relu,sum_a"),
+    ("bf16", "", "TN", "family=wgmma ml=128 nl=64 u=64 stages=2 math_warpgroups=2 persistent=1 pingpong=1", "sum_a"),
+    ("bf16", "", "TN", f"{STAGED} kg=2 splitk=last_cta", "sum_a"),
+    ("bf16", "", "TN", f"{STAGED} cluster_k=2", "bias_row,sum_a"),
+    ("bf16", "", "TN", f"{STAGED} persistent=1 stream_waves=1", "sum_a"),
+    ("f16", "", "TT", f"{STAGED} cluster_x=2 cluster_y=2", "sum_columns,sum_a"),
+    ("f32", "tf32", "NT", "family=wgmma ml=64 nl=32 u=32 stages=2 vec_c=2", "sum_a"),
+)
+
+
+@pytest.mark.parametrize(("dtype", "compute", "layout", "text", "epilogue"), SUMS_OF_A)
+def test_kernels_add_the_rows_of_a(dtype: str, compute: str, layout: str, text: str, epilogue: str) -> None:
+    """Beside C, with every way to divide K; rows past whole tiles, several tiles of columns."""
+    p = Gemm(200, 80, 136, layout, dtype, compute, epilogue=epilogue)
+    p = replace(p, ldc=p.columns_c + 8)
+    few = replace(H200, sms=16 if "last_cta" in text else 4)
+    results = list(check_gemm(EmulatedDriver(few), p, parse_config(text)))
+    assert all(r.ok for r in results), [str(r) for r in results]
+    assert p.outputs[-1] == "a_sums"
+    assert parse(p.key()) == p
+    assert assemble(render(plan_for(p, parse_config(text), few))).cubin
+
+
+def test_rules_of_sums_of_a() -> None:
+    text = "family=wgmma ml=64 nl=64 u=32 stages=2"
+    p = Gemm(150, 80, 512, "NT", "f16", epilogue="sum_a")
+    with pytest.raises(ConfigError, match="sum_a takes A of f16, bf16 or tf32, summed in f32, as X"):
+        plan_for(p, parse_config(f"{text} transposed_mma=1"), H200)
+    ordered = replace(p, deterministic=True)
+    for changes in ("kg=2 splitk=last_cta", "cluster_k=2"):
+        with pytest.raises(ConfigError, match="with deterministic=1 also blocks that sum all of K"):
+            plan_for(ordered, parse_config(f"{text} {changes}"), H200)
+    assert plan_for(ordered, parse_config(text), H200)
+    with pytest.raises(ConfigError, match="sum_a takes stages in shared memory and sums of four bytes"):
+        plan_for(replace(p, compute="f16"), parse_config("ms=4 ns=4 ml=32 nl=32 cp_async_a=0 cp_async_b=0"), H200)
+
+
 def test_rules_of_sums_of_columns() -> None:
     text = "family=wgmma ml=64 nl=64 u=32 stages=2"
     p = Gemm(150, 80, 512, "NT", "f16", epilogue="sum_columns")
@@ -425,6 +480,37 @@ def test_rules_of_sums_of_columns() -> None:
         Gemm(8, 8, 8, epilogue="sum_columns,relu")
     with pytest.raises(InputError, match="epilogue has sum_columns; an exported library has operations with names"):
         epilogue_sum("sum_columns")
+
+
+@pytest.mark.parametrize("element", [np.float16, np.float32, np.float64])
+@pytest.mark.parametrize("of", ["a", "b"])
+def test_gradients_of_a_bias_are_sums_of_an_operand(of: str, element: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the kernel of the product, or by a second one; in every layout."""
+    monkeypatch.setenv("PTXGEN_DRIVER", "emulated")
+    integers = [np.random.default_rng(n).integers(-3, 4, (40, 56 - 32 * n)).astype(element) for n in range(2)]
+    wanted = integers["ab".index(of)].sum(0, np.float64)
+    kernels: list[str] = []
+    multiply = bias_grad._multiply
+    monkeypatch.setattr(bias_grad, "_multiply", lambda *x, **y: kernels.append(x[3]) or multiply(*x, **y))
+    for order_a in "CF":
+        for order_b in "CF":
+            a, b = np.array(integers[0].T, order=order_a), np.array(integers[1], order=order_b)
+            out, sums = ptxgen.gemm_bias_grad(a, b, of=of)
+            assert np.array_equal(sums, wanted)
+            assert np.array_equal(out, integers[0].T.astype(np.float64) @ integers[1])
+            assert sums.dtype == (np.float64 if element is np.float64 else np.float32)
+    assert kernels.count("a") == 4
+    for order in "CF":
+        out, given = np.empty((56, 24), element, order=order), np.empty(len(wanted), sums.dtype)
+        result, sums = ptxgen.gemm_bias_grad(a, b, of=of, out=out, bias_grad=given, deterministic=True)
+        assert result is out
+        assert sums is given
+        assert np.array_equal(sums, wanted)
+    assert kernels.count("a") == 5
+    for options in ({"alpha": 0.0}, {"activation": "swiglu"}) if element is not np.float64 else ({"alpha": 0.0},):
+        assert np.array_equal(ptxgen.gemm_bias_grad(a, b, of=of, **options)[1], wanted)
+    assert kernels.count("a") == 5
+    assert not ptxgen.gemm_bias_grad(a[:, :0], b[:0], of=of)[1].any()
 
 
 @pytest.mark.parametrize(("dtype", "text", "epilogue"), STORES)
@@ -488,6 +574,8 @@ def test_gradients_of_a_bias(monkeypatch: pytest.MonkeyPatch) -> None:
         ptxgen.gemm_bias_grad(A, B, out=(out := np.empty((20, 24), np.float32)), bias_grad=out[0])
     with pytest.raises(ShapeError, match=r"bias_grad is f32 of shape \(23,\); it must be f32 of 24 elements"):
         ptxgen.gemm_bias_grad(A, B, bias_grad=given[:23])
+    with pytest.raises(InputError, match="of is 'c'; it must be one of out, a, b"):
+        ptxgen.gemm_bias_grad(A, B, of="c")
     with pytest.raises(ShapeError, match="a has 3 dimensions; it must have 2"):
         ptxgen.gemm_bias_grad(A[None], B)
     with pytest.raises(DtypeError, match="out is s32; with the gradient of a bias it must be f16, bf16, f32 or f64"):

@@ -295,6 +295,10 @@ BREAKS = {
             "about 256 registers a thread, and 17 in reserve; h200 has 65536",
         )
     ],
+    "sum_a": [
+        (Gemm(64, 64, 64, "TN", "f16", "f16", epilogue="sum_a"), "cp_async_a=0 cp_async_b=0", "h200", "four bytes"),
+        (Gemm(64, 64, 64, "TN", epilogue="sum_a", deterministic=True), "kl=2", "h200", "deterministic=1"),
+    ],
     "sum_columns": [
         (
             Gemm(64, 64, 64, "TN", epilogue="sum_columns"),

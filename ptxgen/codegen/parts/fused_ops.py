@@ -12,7 +12,7 @@ from ptxgen.expr.value_types import PRED
 from ptxgen.lowering.descriptor_table import grouped
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.dtypes import dtype
-from ptxgen.problem.epilogue_ops import COLUMN, ROW, SCALE, STORED, SUMMED, EpilogueOp, EpilogueStep
+from ptxgen.problem.epilogue_ops import COLUMN, OPERAND, OVER_K, ROW, SCALE, STORED, SUMMED, EpilogueOp, EpilogueStep
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class FusedOps(Part):
     @classmethod
     def of(cls, p: KernelProblem, batched: bool, sm: int, template: str = "epilogue/fused_ops.mako") -> FusedOps:
         """The fused operations of ``p``. ``template``: the slot, unless ``p`` has no fused operations."""
-        sums = {step.array for op in p.sink.operations for step in op.steps if step.spans == SUMMED}
+        sums = {step.array for op in p.sink.operations for step in op.steps if step.spans in (SUMMED, OVER_K)}
         read = [name for name in p.sink.arrays if name not in sums] if p.sink.epilogue else []
         types = {name: p.sink.array_dtype(name) for name in read}
         operands = {
@@ -64,7 +64,7 @@ class FusedOps(Part):
     @property
     def others(self) -> tuple[EpilogueOp, ...]:
         """The operations that are applied after beta·C is added, except gated activations."""
-        return tuple(op for op in self.operations if op.place != SCALE and not op.gated)
+        return tuple(op for op in self.operations if op.place not in (SCALE, OPERAND) and not op.gated)
 
     @property
     def gates(self) -> tuple[EpilogueStep, ...]:

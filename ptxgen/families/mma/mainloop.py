@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ptxgen.codegen.parts.multistage import MultistageMainloop, TilePart
+from ptxgen.codegen.parts.operand_sums import GUARD, ONE, ONES, OperandSums, RowSums
 from ptxgen.codegen.registers import Tile
 from ptxgen.codegen.vectorized import Log2
 from ptxgen.families.common.issue_order import products
@@ -140,6 +141,27 @@ class MmaMainloop(MultistageMainloop):
                 own_b = b if inverts_a else operand(inverted[1][j * size_b : (j + 1) * size_b])
                 products.append((sums, own_a, own_b))
         return products
+
+    def operand_sums(self, element: str) -> OperandSums:
+        """The sums of rows of A: products with ones, whose columns are all the same. The first of four lanes stores
+        them. ``element``: the type of A."""
+        i, a = self.instruction, self.a
+        sums = Tile("a_sum", i.sum, (a.tiles, i.sums))
+        ones = [ONE] * i.registers_b
+        additions = []
+        for k in range(self.steps):
+            steps = [
+                each
+                for n in range(a.tiles)
+                for each in i.step(
+                    [sums[n, r] for r in range(i.sums)],
+                    [a.fragment[a.buffer(k), n, r] for r in range(a.registers)],
+                    ones,
+                )
+            ]
+            additions.append([f"{GUARD}{i.name} {operand(to)}, {x}, {y}, {operand(to)};" for to, x, y in steps])
+        rows = [(row, sums[n, 2 * e]) for row, n, e in a.c_positions]
+        return RowSums(sums, additions, rows, self.b.thread, 3, self.acc_zero, (i.ptx_type, ONES[element]))
 
     def issues(self, i: int, j: int, k: int) -> list[tuple[list[str], str, str]]:
         """The instructions that add step ``k`` to tile (i, j), each as (sums, operand A, operand B)."""

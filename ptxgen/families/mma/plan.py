@@ -45,6 +45,8 @@ class MmaPlan(Plan):
             self.mainloop: MmaMainloop = schedule(*parts, p.algebra)
         else:
             self.mainloop = MmaMainloop(*parts)
+        if "sum_a" in p.needs:
+            self.operand_sums = self.mainloop.operand_sums(p.dtype)
         compose_epilogue(self, self.mainloop.ns, self.mainloop.contiguous, self.b.offset)
         compose_launch(self, self.a.addressing, self.b.addressing, scheduler)
 

@@ -11,7 +11,7 @@ from ptxgen.codegen.config.rule import Rule
 from ptxgen.codegen.vectorized import power_of_two_in, where
 from ptxgen.families import registry
 from ptxgen.families.common.matrix_instructions import COLUMNS, ROWS, instruction, lacks_wait, multiplies
-from ptxgen.families.common.multistage_rules import SUM_COLUMNS
+from ptxgen.families.common.multistage_rules import SUM_A, SUM_COLUMNS
 from ptxgen.families.mma import operand_packing
 from ptxgen.families.mma.geometry import BYTES, MmaGeometry, MmaOperandGeometry, fragment_load
 from ptxgen.lowering.bit_products import packs_bits
@@ -160,4 +160,5 @@ RULES = (
         "deferred_sts=1 needs an operand that is copied through registers",
     ),
     SUM_COLUMNS,
+    SUM_A,
 )

@@ -25,6 +25,8 @@ class SimtPlan(Plan):
         self.mainloop: FmaMainloop = mainloop(self, self.geometry)
         self.a, self.b = self.mainloop.a, self.mainloop.b
         self.packing = table_packing(self) or Packing(self.problem, self.entry, self.batch)
+        if "sum_a" in self.problem.needs:
+            self.operand_sums = self.mainloop.operand_sums()
         compose_epilogue(self, self.config.ns, self.b.contiguous, self.b.offset)
         compose_launch(self, self.a.addressing, self.b.addressing, scheduler)
 

@@ -75,6 +75,7 @@ FAMILY = TileFamily(
         "store_gated",
         "store_sums",
         "sum_columns",
+        "sum_a",
         "store_value",
         "select_values",
         "mirrored",

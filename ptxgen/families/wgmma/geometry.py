@@ -97,7 +97,7 @@ class PipelineGeometry:
     image_boxes: IntOrColumn  #: adjacent boxes of images, if K counts pixels
     stage_bytes: IntOrColumn  #: bytes of a stage
     bytes: IntOrColumn  #: bytes of all stages
-    barrier_bytes: IntOrColumn  #: bytes of mbarriers
+    barrier_bytes: IntOrColumn  #: bytes of mbarriers, and of the ones that sums of A are products with
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
@@ -567,6 +567,7 @@ def _budget(p: KernelProblem, c: Any, m: MathGeometry, accumulators: Any, moves:
         + where(located_pixels(p, c), PHASE_REGISTERS, 0)
         + where(m.a_from_registers, FRAGMENTS * FRAGMENT * m.mi + 8, 0)
     )
+    mainloop = mainloop + (FRAGMENT * m.mi if "sum_a" in p.needs else 0)
     mainloop = mainloop + _scale_regs(p, c, m.mi, y_tile) + _weight_regs(p, m)
     mainloop = mainloop + where(moves > 0, np.minimum(4 * moves, REALIGN_WORDS) + REALIGN_REGISTERS, 0)
     epilogue = _epilogue_regs(p, c, accumulators, moves)
@@ -585,6 +586,11 @@ def _budget(p: KernelProblem, c: Any, m: MathGeometry, accumulators: Any, moves:
         producer=where(four, PRODUCER_OF_FOUR, where(less, PRODUCER_MORE, PRODUCER)),
         math=where(four, MATH_OF_FOUR, where(less, MATH_LESS, MATH)),
     )
+
+
+def ones_bytes(p: KernelProblem) -> int:
+    """The bytes of shared memory for 8 columns of ones, by one step of K."""
+    return COLUMNS * STEP if "sum_a" in p.needs else 0
 
 
 def geometry(p: KernelProblem, c: Any) -> WgmmaGeometry:
@@ -609,6 +615,7 @@ def geometry(p: KernelProblem, c: Any) -> WgmmaGeometry:
     stage_bytes = x.bytes + y.bytes
     pipeline_bytes = c.stages * stage_bytes
     barrier_bytes = 16 * c.stages + 8 + 8 * c.math_warpgroups * (1 + prefetch_barriers(p, c))
+    barrier_bytes = barrier_bytes + ones_bytes(p)
     m, n = extents(p, c)
     tiles_m, tiles_n = ceil_div(m, np.maximum(c.ml, 1)), ceil_div(n, np.maximum(c.nl, 1))
     tiles_x, tiles_y = where(transposed, tiles_n, tiles_m), where(transposed, tiles_m, tiles_n)

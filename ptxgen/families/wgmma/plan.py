@@ -29,7 +29,7 @@ from ptxgen.families.wgmma.conv.row_taps import RowTapLoads, with_row_taps
 from ptxgen.families.wgmma.conv.tiled_images import TiledLoads, TiledPhasedLoads
 from ptxgen.families.wgmma.conv.tiled_wgrad import TiledWgradLoads, unpacked
 from ptxgen.families.wgmma.conv.wgrad_loads import ImageWgradLoads, WgradLoads
-from ptxgen.families.wgmma.geometry import COLUMNS, WgmmaGeometry, adjacent_rows
+from ptxgen.families.wgmma.geometry import COLUMNS, WgmmaGeometry, adjacent_rows, ones_bytes
 from ptxgen.families.wgmma.grouped.loads import GroupedLoads, PackedItemLoads
 from ptxgen.families.wgmma.grouped.scheduler import GroupedTileScheduler
 from ptxgen.families.wgmma.grouped_rows import matrices_of_experts, packed_block, packs_items
@@ -48,6 +48,7 @@ from ptxgen.families.wgmma.matrix.fragment_values import FRAGMENT, FragmentValue
 from ptxgen.families.wgmma.matrix.listed_scheduler import ListedTileScheduler
 from ptxgen.families.wgmma.matrix.loads import MatrixLoads
 from ptxgen.families.wgmma.matrix.mainloop import Mainloop, Pipeline, WeightStep
+from ptxgen.families.wgmma.matrix.operand_sums import FragmentRowSums
 from ptxgen.families.wgmma.matrix.parameters import MEANINGS, TmaParameters
 from ptxgen.families.wgmma.matrix.quantized_weights import FragmentScales, GroupScales, QuantizedLoads
 from ptxgen.families.wgmma.matrix.reduction import ClusterReduction, SplitKFixup
@@ -120,7 +121,10 @@ class WgmmaPlan(Plan):
         self.epilogue: Epilogue = Epilogue(c, self.arithmetic, self.reduction, self.c, p, g, m, self.fixup.sums)
         if isinstance(p.sink, StoreTile) and p.sink.sums_columns:
             self._compose_column_sums()
-        self.pipeline = Pipeline(c, g, m.a_from_registers, m.promotes, c_barriers(p, c))
+        self.pipeline = Pipeline(c, g, m.a_from_registers, m.promotes, c_barriers(p, c), ones_bytes(p))
+        if "sum_a" in p.needs:
+            rows = [(e, m.row_sums[n // 2, 2 * (n % 2)]) for n, e in enumerate(self.epilogue.row_offsets)]
+            self.operand_sums = FragmentRowSums(m, self.pipeline.ones, self.epilogue.math_threads, rows, p.dtype)
         self.c_kernels = self._c_kernels(self.scheduler)
         if c.interleave_phases:
             common = (self.reduction, self.arithmetic, self.batch, self.c, self.scheduler)

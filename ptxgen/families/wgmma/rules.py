@@ -188,6 +188,14 @@ def _epilogue_smem(p: KernelProblem, c: Any, g: WgmmaGeometry) -> Any:
     )
 
 
+def _adds_a(p: KernelProblem, c: Any, g: WgmmaGeometry) -> Any:
+    """True if kernels can add the elements of each row of A."""
+    m = g.math
+    whole = (c.kg * c.cluster_k == 1) & (c.stream_waves == 0)
+    plain = p.element.bytes in (2, 4) and p.accumulator.name == "f32" and m.planes == 1 and not m.promotes
+    return plain & (c.transposed_mma == 0) & np.logical_not(m.a_from_registers) & (whole | (not p.deterministic))
+
+
 def _stages_values(p: KernelProblem) -> bool:
     """True if the values that the sink stores may go through shared memory, as words of two rounded floats."""
     if not isinstance(p.sink, ValueSink):
@@ -668,6 +676,12 @@ RULES = (
         " 8 (16 with a gated activation) of {g.reduction.owner_columns} columns, not with splitk=workspace or"
         " store_sums, and with a residual, relu_grad or a gated activation only if the rows of C are whole 16 bytes"
         " that TMA can store, or pixels of a phase",
+    ),
+    Rule(
+        "wgmma_sum_a",
+        lambda p, c, g, d: ("sum_a" not in p.needs) | _adds_a(p, c, g),
+        "sum_a takes A of f16, bf16 or tf32, summed in f32, as X (transposed_mma=0) in shared memory; with"
+        " deterministic=1 also blocks that sum all of K (kg=1, cluster_k=1, stream_waves=0)",
     ),
     Rule(
         "wgmma_sum_columns",

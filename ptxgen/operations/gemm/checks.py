@@ -9,10 +9,12 @@ import numpy as np
 
 from ptxgen.codegen.config.config import Config
 from ptxgen.operations.gemm.problem import STRIDES, Gemm
+from ptxgen.operations.gemm.reference import as_matrices
 from ptxgen.operations.gemm.strided_arrays import A, B, C, elements, padded
 from ptxgen.problem.epilogue_ops import epilogue_op
 from ptxgen.problem.reference import (
     FACTOR,
+    TF32,
     Array,
     Deviation,
     Reference,
@@ -85,6 +87,23 @@ def _deviation_of_columns(inputs: str, p: Gemm, ref: Reference, sums: Array) -> 
     return Deviation(float(ratio[column]) if ratio.size else 0.0, (0, column), 0.0)
 
 
+def _deviation_of_a(inputs: str, p: Gemm, arrays: Mapping[str, Array], sums: Array) -> Deviation:
+    """The deviation of the sums of the rows of op(A)."""
+    a, _ = as_matrices(p, arrays["A"], arrays["B"])
+    roundoff = TF32[2] if p.compute == "tf32" else 0.0
+    steps = min(FACTOR * max(p.k, 1) ** 0.5, p.k)
+    with np.errstate(all="ignore"):
+        exact, magnitude = a.sum(axis=1), np.abs(a).sum(axis=1)
+        allowed = (steps * p.epilogue_dtype.roundoff + p.element.mma_truncation + roundoff) * magnitude
+        if inputs == "integers":
+            allowed = np.where(magnitude * p.epilogue_dtype.roundoff < 1, 0.0, allowed)
+        same = (sums == exact) | (np.isnan(sums) & np.isnan(exact))
+        ratio = np.where(same, 0.0, np.abs(sums - exact) / allowed)
+    ratio = np.where(np.isnan(ratio), np.inf, ratio)
+    row = int(np.argmax(ratio)) if ratio.size else 0
+    return Deviation(float(ratio[row]) if ratio.size else 0.0, (row, 0), 0.0)
+
+
 def _check(runner: Runner, p: Gemm, seed: int) -> list[CheckResult]:
     """The results of checking a loaded kernel in all cases."""
     checked = []
@@ -105,6 +124,8 @@ def _check(runner: Runner, p: Gemm, seed: int) -> list[CheckResult]:
         if p.sums_columns:
             of_columns = _deviation_of_columns(inputs, p, ref, results["column_sums"])
             deviation = max(deviation, of_columns, key=lambda x: x.ratio)
+        if p.sums_a:
+            deviation = max(deviation, _deviation_of_a(inputs, p, arrays, results["a_sums"]), key=lambda x: x.ratio)
         got[...] = p.output.poison
         if not np.array_equal(parts_of(out), parts_of(np.full_like(out, p.output.poison)), equal_nan=True):
             deviation = Deviation(np.inf, (-1, -1), deviation.worst)

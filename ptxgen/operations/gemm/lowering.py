@@ -43,6 +43,8 @@ def lower_gemm(p: Gemm, **numbers: Any) -> KernelProblem:
         dtype_b=p.dtype_b,
         problem_type=numbers.get("problem_type", KernelProblem),
     )
+    if p.sums_a:
+        product = replace(product, sink=replace(product.sink, rows=m))
     if p.scalings and p.k:  # without products, there is nothing to scale
         return with_scales(product, p.scalings)
     if not p.element.part:

@@ -74,7 +74,7 @@ def _kernel(driver: Any, p: Gemm, text: str) -> VendorKernel:
 
 def _vendor_computes(p: Gemm) -> bool:
     """False if cuBLASLt lacks an operation of the epilogue, or the scales of blocks."""
-    return not (p.scalings or p.gated or p.stores_sums or p.sums_columns)
+    return not (p.scalings or p.gated or p.stores_sums or p.sums_columns or p.sums_a)
 
 
 _CUBLAS = Installation(_cublas_version, "not installed", lambda: install_extra("baseline"))

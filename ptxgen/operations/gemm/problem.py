@@ -52,8 +52,9 @@ class Gemm(ProblemBase):
     ``sums`` (M×N), which has the type and alignment of C, and its strides, or twice its leading dimension with a gated
     activation. ``sum_columns``, the last operation, adds the elements of each column of C, before they are rounded, and
     stores the sums to ``column_sums`` (N elements of f32, of f64 for f64), in an order that does not depend on timing.
-    Products of s8 are summed in s32; the epilogue computes in f32
-    unless C is s32. 8-bit results are rounded to nearest and saturated to finite values; fp8 keeps NaN.
+    ``sum_a`` adds the elements of each row of op(A) along K, and stores the sums to ``a_sums`` (M elements of the same
+    type); blocks with different parts of K add to them in any order. Products of s8 are summed in s32; the epilogue
+    computes in f32 unless C is s32. 8-bit results are rounded to nearest and saturated to finite values; fp8 keeps NaN.
 
     ``block_a``, ``block_b``: the blocks of op(A) and of op(B), of fp8, that have one f32 scale each: 1x128, one row of
     op(A) (one column of op(B)) by 128 of K, or 128x128, in every layout. The scales, ``scale_a`` and ``scale_b``, are
@@ -155,7 +156,7 @@ class Gemm(ProblemBase):
         check_blocks(self, self.block_a, self.block_b)
         if self.gated and self.n % 2:
             raise ShapeError(f"n is {self.n}; with a gated activation it must be even: a gate and a value in turn")
-        for name in ("store_sums", "sum_columns"):
+        for name in ("store_sums", "sum_columns", "sum_a"):
             if name in self.epilogue_ops and (self.batch != 1 or self.output.bytes == 1):
                 raise InputError(
                     f"epilogue is {self.epilogue!r}; with {name} batch must be 1, and out 16 or more bits wide"
@@ -268,6 +269,11 @@ class Gemm(ProblemBase):
         """True if the kernel computes the sums of the columns of C."""
         return "sum_columns" in self.epilogue_ops
 
+    @property
+    def sums_a(self) -> bool:
+        """True if the kernel computes the sums of the rows of op(A)."""
+        return "sum_a" in self.epilogue_ops
+
     def of_sums(self) -> Gemm:
         """The product whose C are the sums that ``store_sums`` stores."""
         before = self.epilogue_ops[: self.epilogue_ops.index("store_sums")]
@@ -370,6 +376,7 @@ class Gemm(ProblemBase):
         known |= dict.fromkeys(ELEMENTWISE_OPERANDS, (whole, whole))
         known["sums"] = ((self.m, self.ld_sums), (self.m, self.ld_sums))
         known["column_sums"] = ((self.n,), (1, -1))
+        known["a_sums"] = ((self.m,), (-1, 1))
         return {name: known[name] for name in self.epilogue_operands}
 
 

@@ -11,6 +11,7 @@ from ptxgen.codegen.config.config import Config
 from ptxgen.codegen.parts.algebra import ExpressionReducer
 from ptxgen.codegen.parts.arithmetic import Arithmetic
 from ptxgen.codegen.parts.multistage import MultistageMainloop, TilePart
+from ptxgen.codegen.parts.operand_sums import GUARD, OperandSums, RowSums
 from ptxgen.codegen.plan import Plan
 from ptxgen.codegen.registers import Tile, load_type
 from ptxgen.codegen.vectorized import Log2, Mask
@@ -208,6 +209,17 @@ class FmaMainloop(ThreadTile, MultistageMainloop):
     @property
     def packed(self) -> bool:  # type: ignore[override]
         return self.b.packed
+
+    def operand_sums(self) -> OperandSums:
+        """The sums of rows of A: the threads with the first columns add their elements."""
+        ptx_type, rows = self.arithmetic.type, range(self.ms)
+        sums = Tile("a_sum", ptx_type, (self.ms,))
+        additions = [
+            [f"{GUARD}add.rn.{ptx_type} {sums[i]}, {sums[i]}, {self.a.element(i, k)};" for i in rows]
+            for k in range(self.steps)
+        ]
+        places = [(self.a.offset(i), sums[i]) for i in rows]
+        return RowSums(sums, additions, places, self.b.contiguous, 0, self.arithmetic.zero)
 
     @property
     def register_table(self) -> list[tuple[Tile, str]]:

@@ -21,7 +21,7 @@ from ptxgen.families.common.fma.geometry import (
     plain_sums,
     widest_load,
 )
-from ptxgen.families.common.multistage_rules import SUM_COLUMNS
+from ptxgen.families.common.multistage_rules import SUM_A, SUM_COLUMNS
 from ptxgen.lowering.algebra import InnerExpression
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
@@ -212,4 +212,5 @@ RULES = (
         "deferred_sts=1 needs an operand that is copied through registers",
     ),
     SUM_COLUMNS,
+    SUM_A,
 )

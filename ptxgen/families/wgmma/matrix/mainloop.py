@@ -193,6 +193,22 @@ class Mainloop(Part):
         return ", 1, 1" + (major if p.element.bytes == 2 else "") if not p.accumulator.integer else ""
 
     @property
+    def instruction_of_ones(self) -> str:
+        """The instruction that multiplies 64 rows of X by 8 columns of ones."""
+        return self.instruction.replace(f"n{self.y_tile}k", f"n{COLUMNS}k")
+
+    @property
+    def immediates_of_ones(self) -> str:
+        """The operands of this instruction after scale-d: ones are K-major."""
+        two_bytes = self.problem.element.bytes == 2
+        return f", 1, 1, {int(not self.x.kmajor)}, 0" if two_bytes else ", 1, 1"
+
+    @cached_property
+    def row_sums(self) -> Tile:
+        """The registers of the sums of rows of A: two rows, each twice."""
+        return Tile("row_sum", "f32", (self.mi, 4))
+
+    @property
     def k_steps(self) -> int:
         """The number of wgmma instructions along K in a stage, if operands are not planes."""
         return int(stage_depth(self.config)) * self.y.element // STEP
@@ -406,6 +422,7 @@ class Pipeline(Part):
     a_from_registers: bool
     promotes: bool
     c_barriers: int  #: mbarriers of the epilogue, for each warpgroup
+    ones_bytes: int  #: bytes before the mbarriers of the ones that sums of A are products with
 
     @property
     def stages(self) -> int:
@@ -413,11 +430,17 @@ class Pipeline(Part):
 
     @property
     def base(self) -> int:
+        return self.ones + self.ones_bytes
+
+    @property
+    def ones(self) -> int:
+        """The offset in shared memory of the ones that sums of A are products with."""
         return int(self.geometry.shared - self.geometry.pipeline.barrier_bytes)
 
     @property
     def shared_map(self) -> list[str]:
-        return [f"{self.base}: mbarriers: full, empty, cluster sums, C"]
+        ones = [f"{self.ones}: ones"] if self.ones_bytes else []
+        return [*ones, f"{self.base}: mbarriers: full, empty, cluster sums, C"]
 
     @property
     def empty(self) -> int:
