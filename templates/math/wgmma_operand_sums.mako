@@ -31,6 +31,17 @@ ${wgmma.descriptor("%x_desc", "%x_stage_desc_low", s.x, plan.x)}\
 ROWS_ADDED:
 </%def>
 
+## The same with X from registers, in K step k.
+<%def name="multiply_fragments(k)">
+    setp.ne.u32 %p, %y0, 0;
+    @%p bra.uni ROWS_ADDED${k};
+    wgmma.fence.sync.aligned;
+% for s in plan.mainloop.step_products[k]:
+    wgmma.mma_async.sync.aligned.${plan.mainloop.instruction_of_ones} ${plan.mainloop.row_sums[s.mi, :]}, ${plan.mainloop.fragments.operands[k][s.mi]}, %ones_desc, ${s.scale_d}${plan.mainloop.immediates_of_ones};
+% endfor
+ROWS_ADDED${k}:
+</%def>
+
 ## Adds the sums to the array: other blocks may have other parts of K. The first of four lanes with the same row does so.
 <%def name="store()">
     {

@@ -3,6 +3,7 @@
 <%namespace name="constants" file="/ptx/constants.mako"/>
 <%namespace name="smem" file="/math/wgmma.mako"/>
 <%namespace name="bits" file="/ptx/convert.mako"/>
+<%namespace name="operand_sums" file="/${context['plan'].operand_sums.template}"/>
 <%namespace name="promotion" file="/${context['plan'].mainloop.accumulate}"/>
 <%def name="setup()">
 <% m, f = plan.mainloop, plan.mainloop.fragments %>\
@@ -90,6 +91,7 @@ ${pipeline.free_previous()}\
 ${smem.descriptor("%y_desc", "%y_stage_desc_low", s.y, plan.y)}\
     wgmma.mma_async.sync.aligned.${m.instruction} ${m.wgmma_acc[s.mi, :]}, ${f.operands[k][s.mi]}, %y_desc, ${s.scale_d}${m.immediates};
   % endfor
+${operand_sums.multiply_fragments(k)}\
     wgmma.commit_group.sync.aligned;
   % if m.ends_sum(k):
 ${promotion.promote(m.complete_sums)}\

@@ -432,6 +432,8 @@ SUMS_OF_A = (
     ("bf16", "", "TN", f"{STAGED} persistent=1 stream_waves=1", "sum_a"),
     ("f16", "", "TT", f"{STAGED} cluster_x=2 cluster_y=2", "sum_columns,sum_a"),
     ("f32", "tf32", "NT", "family=wgmma ml=64 nl=32 u=32 stages=2 vec_c=2", "sum_a"),
+    ("f32", "tf32", "TT", "family=wgmma ml=64 nl=32 u=32 stages=2 vec_c=2", "sum_a"),
+    ("f32", "tf32", "TT", "family=wgmma ml=128 nl=64 u=32 stages=3 persistent=1 stream_waves=1 vec_c=2", "sum_a"),
 )
 
 

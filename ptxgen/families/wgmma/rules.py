@@ -193,7 +193,7 @@ def _adds_a(p: KernelProblem, c: Any, g: WgmmaGeometry) -> Any:
     m = g.math
     whole = (c.kg * c.cluster_k == 1) & (c.stream_waves == 0)
     plain = p.element.bytes in (2, 4) and p.accumulator.name == "f32" and m.planes == 1 and not m.promotes
-    return plain & (c.transposed_mma == 0) & np.logical_not(m.a_from_registers) & (whole | (not p.deterministic))
+    return plain & (c.transposed_mma == 0) & (whole | (not p.deterministic))
 
 
 def _stages_values(p: KernelProblem) -> bool:
@@ -680,7 +680,7 @@ RULES = (
     Rule(
         "wgmma_sum_a",
         lambda p, c, g, d: ("sum_a" not in p.needs) | _adds_a(p, c, g),
-        "sum_a takes A of f16, bf16 or tf32, summed in f32, as X (transposed_mma=0) in shared memory; with"
+        "sum_a takes A of f16, bf16 or tf32, summed in f32, as X (transposed_mma=0); with"
         " deterministic=1 also blocks that sum all of K (kg=1, cluster_k=1, stream_waves=0)",
     ),
     Rule(
