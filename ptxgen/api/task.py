@@ -130,7 +130,7 @@ class TaskFunction:
                 **{"algebra": algebra, "compute": compute, "precision": precision},
             }
             given = self.given(arrays, named)
-            return task_keys.call(self, self.program(_types(given)), given, out, groups, options_of_call)
+            return task_keys.call(self, self.program(types_of(given)), given, out, groups, options_of_call)
         key = (
             None if self._states is None else self._states(),
             groups if groups is None else _hashable(groups),
@@ -154,7 +154,7 @@ class TaskFunction:
                 **{"out": out, "groups": groups, "deterministic": deterministic, "capacity": capacity},
                 **{"overflow": overflow, "sorted": sorted, "algebra": algebra, "compute": compute},
             }
-            arguments = task_keys.narrowed(lambda: self.program(_types(given)), given)
+            arguments = task_keys.narrowed(lambda: self.program(types_of(given)), given)
             return self(**arguments, **same, precision=precision)
         how = (
             flag("algebra", algebra),
@@ -214,7 +214,7 @@ class TaskFunction:
         return given
 
 
-def _types(given: Mapping[str, Any]) -> dict[str, str | None]:
+def types_of(given: Mapping[str, Any]) -> dict[str, str | None]:
     """The types of arguments. Keys of 64 bits have the type of the int32 numbers that replace them."""
     types: dict[str, str | None] = {}
     for name, x in given.items():

@@ -84,7 +84,7 @@ def run(
     import numpy as np
 
     from ptxgen.api.selection import lists_pairs
-    from ptxgen.api.task import task, unknown_input
+    from ptxgen.api.task import task, types_of, unknown_input
     from ptxgen.operations.task.language.canonical import canonical, digest
     from ptxgen.operations.task.language.parser import input_ranks, parse
     from ptxgen.operations.task.program import Select
@@ -101,7 +101,7 @@ def run(
             raise unknown_input(name, ranks)
         number = _number(value)
         values[name] = number if number is not None else np.load(value)
-    types = {name: _type_of(values[name]) if name in values else dtype for name in ranks}
+    types = {**dict.fromkeys(ranks, dtype), **{name: str(x) for name, x in types_of(values).items()}}
     program = parse(text, types)
     document: dict[str, Any] = {"command": "task", "text": canonical(program), "digest": digest(program)}
     lines = [document["text"]]
@@ -135,16 +135,22 @@ def run(
 
 
 def _array(x: Any) -> Any:
-    """The array of a result. A list of pairs, or of best values, becomes an array with fields."""
+    """The array of a result. A list of pairs, of best values or of distinct keys becomes an array with fields.
+    InputError: it is the lists of a batch."""
     import numpy as np
 
+    from ptxgen.api.distinct_calls import DistinctKeys
     from ptxgen.api.selection import Selection
     from ptxgen.api.top_calls import Best
 
     if isinstance(x, Selection):
         columns = x.columns
+    elif isinstance(x, DistinctKeys):
+        columns = {"row": x.rows, "column": x.columns}
     elif isinstance(x, Best):
         columns = {name: y for name, y in (("value", x.values), ("i", x.i), ("j", x.j)) if y is not None}
+    elif isinstance(x, tuple):
+        raise InputError(f"the inputs have a batch of {len(x)}, whose lists have no common array; call ptxgen.task")
     else:
         return x
     records = np.empty(next(iter(columns.values())).shape, [(name, y.dtype) for name, y in columns.items()])
@@ -158,15 +164,6 @@ def _type_name(x: Any) -> str:
     if x.dtype.names is None:
         return str(x.dtype)
     return ", ".join(f"{name} {x.dtype[name]}" for name in x.dtype.names)
-
-
-def _type_of(value: Any) -> str:
-    """The type name of an input: the element type of an array, or the type of a Python number."""
-    from ptxgen.problem.dtypes import from_numpy
-
-    if isinstance(value, int | float):
-        return type(value).__name__
-    return from_numpy(value.dtype, "input").name
 
 
 def _explanation(program: Program, algebra: bool, fast: bool) -> list[str]:

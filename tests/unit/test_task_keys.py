@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -176,6 +177,31 @@ def test_calls_that_any_keys_refuse(output: str, given: dict[str, Any], message:
     arrays = {"P": P, "R": R, "g": G.astype(np.int16), "h": H}
     with pytest.raises(InputError, match=re.escape(message)):
         run(**{name: arrays[name] for name in run.names}, **given, keys="any")
+
+
+def test_the_command_reads_keys_of_64_bits_and_prints_distinct_ones(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arrays = {"P": P, "R": R, "g": np.arange(M) % 2, "h": np.arange(N) % 3}
+    words = []
+    for name, x in arrays.items():
+        np.save(tmp_path / f"{name}.npy", x)
+        words += ["--input", f"{name}={tmp_path / name}.npy"]
+    text = "where (i, j) " + BODY % "C[g[i], h[j]] += accum; accum > t ? seen.distinct(g[i], h[j]);"
+    saved = tmp_path / "out.npz"
+    assert command.run(["task", "--expr", text, *words, "--input", "t=2.0", "--save", str(saved)]) == 0
+    out = capsys.readouterr().out
+    assert "g:s32[i];h:s32[j];" in out
+    assert "seen: row int32, column int32, 6" in out
+    results = np.load(saved)
+    np.testing.assert_array_equal(results["C"], summed(arrays["g"], arrays["h"], SCORES, (2, 3)))
+    assert results["seen"].tolist() == [(row, column) for row in range(2) for column in range(3)]
+    batch = tmp_path / "P.npy"
+    np.save(batch, np.stack([P, P]))
+    assert command.run(
+        ["task", "--expr", "where (i, j) " + BODY % "accum > t ? L.add(i);", *words[:4], "--input", "t=2"]
+    )
+    assert "the inputs have a batch of 2, whose lists have no common array" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

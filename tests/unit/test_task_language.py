@@ -202,7 +202,7 @@ ERRORS = {
     "store with op": (f"{RANGES} {{ {SUM} C[i, j] ‸+= accum; }}", "has one value; write ="),
     "row without op": (f"{RANGES} {{ {SUM} C[i] = ‸accum; }}", "write C[i] += …"),
     "float key": (f"{RANGES} {{ {SUM} C[‸P[i], Rzip[j]] += accum; }}", "read with 2 axes"),
-    "key of floats": (f"{RANGES} {{ {SUM} C[‸thres[i], Rzip[j]] += accum; }}", "must be an integer"),
+    "key of floats": (f"{RANGES} {{ {SUM} C[‸thres[i], Rzip[j]] += accum; }}", "or declare thres: s32[i];"),
     "read early": (RANGES + " { reduce (k) { accum += P[i, k] * ‸accum; } C[i, j] = accum; }", "before it is complete"),
     "read before": (RANGES + " { x = ‸accum; reduce (k) { accum += x; } C[i, j] = accum; }", "before it is reduced"),
     "when reads accum": (RANGES + f" when (‸accum > 0) {{ {SUM} C[i, j] = accum; }}", "when must not read it"),

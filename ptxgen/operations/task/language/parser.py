@@ -443,7 +443,10 @@ class _Reader:
         key = self.value(x)
         assert isinstance(key, Node)
         if not type_of(key.type).integer:
-            raise self.scope.fail(x, f"the key is {key.type}; it must be an integer: convert the array before the call")
+            written = f"{x.children[0]}: s32[{x.children[1].children[0].children[0]}];"
+            raise self.scope.fail(
+                x, f"the key is {key.type}; it must be an integer: convert the array, or declare {written} before where"
+            )
         return key
 
     def row_reduction(self, x: Any, name: Token, index: Any) -> None:
