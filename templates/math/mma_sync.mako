@@ -1,5 +1,5 @@
 ## mma.sync: a warp multiplies 16 x 8 tiles; fragments are loaded by ldmatrix or vector loads.
-<%namespace name="matrix" file="/math/matrix_product.mako"/>
+<%namespace name="scales" file="/${context['plan'].scales.template}"/>
 <%def name="clear_accumulators()">
 % for x in plan.mainloop.operands:
     .reg .b32 ${x.swizzled_ptr};
@@ -10,6 +10,7 @@
 % for r in plan.mainloop.acc.all:
     mov.${plan.mainloop.acc.ptx_type} ${r}, ${plan.mainloop.acc_zero};
 % endfor
+${scales.setup()}\
 </%def>
 
 <%def name="read(x, k, buffer, part, guard='')">
@@ -26,6 +27,7 @@
 </%def>
 
 <%def name="multiply(k, part)">
+${scales.begin_step(k)}\
 % for x in plan.mainloop.operands:
   % for to, low, high, selector in x.byte_permutes(x.buffer(k)):
     prmt.b32 ${to}, ${low}, ${high}, ${selector};
@@ -40,7 +42,7 @@
     ${line}
 % endfor
 % for sums, a, b in plan.mainloop.issued(k, part):
-${matrix.product(plan.mainloop.instruction, sums, a, b)}\
+${scales.product(plan.mainloop.instruction, sums, a, b)}\
 % endfor
 </%def>
 

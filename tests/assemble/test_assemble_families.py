@@ -17,6 +17,7 @@ COUNTS = {
     "compressed_tiles": 1,
     "element_groups": 1,
     "mma": 1,
+    "mma_scaled": 1,
     "simt": 1,
     "skinny": 1,
     "spmm": 1,

@@ -43,6 +43,7 @@ SOURCES: dict[str, CaseSource] = {
         simt.UNSTAGED,
         complex.SOURCE,
         mma.SOURCE,
+        mma.SCALED,
         skinny.SOURCE,
         spmm.SOURCE,
         spmm.GRAPHS,

@@ -10,6 +10,7 @@ from ptxgen.codegen.config.config import FAMILIES, Columns, Config
 from ptxgen.families.common.matrix_instructions import instruction
 from ptxgen.lowering.lower import lower
 from ptxgen.operations.gemm.problem import LAYOUTS, Gemm
+from ptxgen.problem.block_scales import SCALINGS
 from ptxgen.problem.device import Device
 from tests.cases.source import RandomCases, extents, with_both_floats_8
 from tests.lowered import legal
@@ -102,4 +103,16 @@ def config(p: Gemm, d: Device, rng: np.random.Generator, threads: int = 1024) ->
     return c.row(int(rng.choice(rows))) if len(rows) else None
 
 
+def scaled(rng: np.random.Generator, limit: int, d: Device) -> Gemm:
+    """As ``problem``, of fp8 with scales of blocks, whose K is a multiple of a step."""
+    while True:
+        p = problem(rng, limit, d)
+        if p.element.fp8 and not p.output.fp8:
+            k = -(-p.k // 32) * 32
+            blocks = rng.choice(list(SCALINGS), 2).tolist()
+            longer = {"lda": p.lda + k - p.k, "ldb": p.ldb + k - p.k}
+            return replace(p, k=k, **longer, block_a=blocks[0], block_b=blocks[1])
+
+
+SCALED = RandomCases("mma_scaled", scaled, config, limit=300, sms=range(89, 1000))
 SOURCE = RandomCases("mma", problem, config)

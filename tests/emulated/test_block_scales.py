@@ -30,6 +30,7 @@ from ptxgen.problem.block_scales import SCALINGS
 from ptxgen.problem.device import device
 from ptxgen.problem.reference import compare, epilogue_arrays, operands, reference
 from ptxgen.problem.registry import parse
+from ptxgen.runtime.check import CASES
 from ptxgen.runtime.emulated import EmulatedDriver
 from ptxgen.runtime.runner import Runner
 from tests.cases import SOURCES
@@ -628,9 +629,48 @@ def test_calls_take_the_recipe_from_the_shapes_of_scales() -> None:
             assert np.abs(result - wide).max() < 1e-3 * np.abs(wide).max()
 
 
+#: device, configuration of mma.sync: parts of a block in a stage, whole blocks, slices of K, groups of warps
+MMA = (
+    ("rtx4090", "ms=32 ns=16 ml=64 nl=32 u=64 kl=1 stages=3"),
+    ("b200", "ms=16 ns=16 ml=32 nl=32 u=256 kl=2 stages=2"),
+    ("rtx4090", "ms=32 ns=16 ml=32 nl=32 u=128 kl=2 stages=2 kg=2 splitk=workspace fragment_prefetch=0"),
+)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("rows", BLOCKS)
+def test_mma_sync_takes_every_layout_and_pair_of_blocks(layout: str, rows: tuple[int, int]) -> None:
+    """K ends within a stage and within a block."""
+    for n, (on, text) in enumerate(MMA):
+        fields = _blocks(rows, layout) | ({"batch": 2, "stride_b": 0} if n == 1 else {})
+        p = Gemm(80, 144, (352, 160, 672)[n], layout, "e4m3", out="f32", dtype_b="e5m2", **fields)
+        right(p, f"family=mma {text} vec_a=16 vec_b=16 vec_c=2", n, on, CASES)
+
+
+def test_random_configurations_of_mma_sync_are_right() -> None:
+    for n, (p, c) in enumerate(SOURCES["mma_scaled"].cases(5, 3, device("rtx4090"), limit=64)):
+        right(p, c, n, "rtx4090")
+
+
+def test_devices_without_wgmma_multiply_with_scales_of_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call on the device of an RTX 4090, with scales of rows and of blocks; the rule for K is named."""
+    ada = EmulatedDriver(device("rtx4090"))
+    monkeypatch.setattr(drivers, "driver", lambda: ada)
+    monkeypatch.setattr(choice, "database", lambda: None)
+    monkeypatch.setattr(runners, "runners", OrderedDict())
+    rng, dtype = np.random.default_rng(0), ml_dtypes.float8_e4m3fn
+    a, w = (rng.standard_normal(shape).astype(dtype) for shape in ((20, 160), (136, 160)))
+    scale_a, scale_b = (rng.uniform(0.5, 2, shape).astype(np.float32) for shape in ((20, 2), (2, 2)))
+    wide = (a.astype(np.float64) * _tiled(scale_a, a.shape)) @ (w.T.astype(np.float64) * _tiled(scale_b, (160, 136)))
+    result = gemm(a, w.T, scale_a=scale_a, scale_b=scale_b, out=np.zeros((20, 136), np.float32))
+    assert np.abs(result - wide).max() < 1e-3 * np.abs(wide).max()
+    with pytest.raises(InputError, match="it is sm_89; kernels of this are for sm_90"):
+        gemm(a[:, :150], w[:, :150].T, scale_a=scale_a, scale_b=scale_b)
+
+
 def test_no_family_computes_scales_of_blocks_by_accident() -> None:
     p = Gemm(20, 136, 200, "NT", "e4m3", block_a="1x128", block_b="128x128")
-    assert [f.name for f in FAMILIES.values() if f.computes(lower(p))] == ["wgmma"]
+    assert [f.name for f in FAMILIES.values() if f.computes(lower(p))] == ["mma", "wgmma"]
 
 
 def test_every_word_names_other_blocks() -> None:

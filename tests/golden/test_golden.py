@@ -450,6 +450,11 @@ GOLDEN = {
         "gemm 128,128,256 TN s8",
         "family=mma ms=16 ns=16 ml=32 nl=32 u=128 kl=2 vec_a=16 vec_b=16 vec_c=4",
     ),
+    "mma_block_scales": (
+        "rtx4090",
+        "gemm 128,128,512 NT e4m3 block_a=1x128t block_b=128x128",
+        "family=mma ms=32 ns=16 ml=64 nl=32 u=128 kl=2 stages=2 vec_a=16 vec_b=16 vec_c=2",
+    ),
     "mma_packed": (
         "h200",
         "gemm 61,67,133 NN f32 compute=tf32",

@@ -30,6 +30,7 @@ SHOWN = 4  #: pairs that a failure names: few enough for the end of a log
 FAMILIES = {
     "simt": (700, 700),
     "mma": (700, 700),
+    "mma_scaled": (300, 300),
     "skinny": (700, 700),
     "wgmma": (400, 700),
     "wgmma_resident_b": (40000, 300),

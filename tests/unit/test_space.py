@@ -197,6 +197,7 @@ MMA_PROBLEMS = [
     kernel(64, 60, 9000, "TN", "f32", "tf32", deterministic=True),
     kernel(256, 250, 512, "NT", "s8"),
     kernel(254, 250, 512, "TN", "e4m3"),
+    kernel(254, 250, 512, "TN", "e4m3", block_a="1x128", block_b="128x128"),
     kernel(300, 200, 40, "NN", "bf16", lda=41),
     kernel(300, 200, 40, "TN", "bf16", epilogue="bias_row,relu"),
 ]

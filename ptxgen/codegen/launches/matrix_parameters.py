@@ -13,6 +13,7 @@ from ptxgen.codegen.parts.parameters import (
     KernelParameters,
     Parameters,
     addresses,
+    block_scale_parameters,
     scalar_parameters,
     sink_parameters,
     step_leading_dimensions,
@@ -47,4 +48,5 @@ class MatrixParameters(KernelParameters):
             *sink_parameters(self.c.problem),
             *self.packing.product_parameters,
             *weight_parameters(self.c.problem),
+            *block_scale_parameters(self.c.problem),
         ]

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from ptxgen.codegen.parts.part import Part
 from ptxgen.codegen.source import Argument
 from ptxgen.lowering.algebra import Scalar
+from ptxgen.lowering.block_scales import BYTES, Scales, block_scaled, scales_of
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.lowering.quantized_rows import quantized_rows
 from ptxgen.lowering.row_reduce import RowReduce
@@ -98,6 +99,29 @@ def weight_parameters(p: KernelProblem) -> list[Parameters]:
     if quantized_rows(p) is None:
         return []
     return [Parameters("u32", ("groups",), lambda x: (x.p.operand("B").access.groups(x.p.k),))]
+
+
+def scale_strides(name: str) -> list[Parameters]:
+    """The parameters of the strides of the block scales of operand ``name``, in bytes: from one block to the next along
+    the rows and along K, and from one item to the next."""
+
+    def scales(x: Any) -> Scales:
+        return scales_of(x.p, name.upper())
+
+    array = f"scale_{name.lower()}"
+    return [
+        Parameters(
+            "u32",
+            (f"{array}_rows", f"{array}_k"),
+            lambda x: (BYTES * scales(x).along_rows, BYTES * scales(x).along_k),
+        ),
+        Parameters("u64", (f"{array}_items",), lambda x: (BYTES * scales(x).along_items,)),
+    ]
+
+
+def block_scale_parameters(p: KernelProblem) -> list[Parameters]:
+    """``scale_strides`` of both operands; nothing for operands without block scales."""
+    return [row for name in "AB" for row in scale_strides(name)] if block_scaled(p) else []
 
 
 def step_leading_dimensions(p: KernelProblem) -> list[Parameters]:

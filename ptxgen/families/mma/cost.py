@@ -20,6 +20,9 @@ ISSUE = 4  #: instructions per clock
 ITERATION = 52  #: instructions of a warp per K iteration that are not counted singly
 LOAD_ISSUE = 4.0, 15.3  #: instructions of a load: by cp.async, and through registers
 LOAD_WAVEFRONTS = 0.08, 5.2  #: wavefronts of a load beyond its bytes: by cp.async, and through registers
+#: instructions that scale the four sums of an instruction, and those of the load of a block scale; clocks of that load.
+#: They were not measured
+SCALED, SCALE_LOAD, SCALE_LATENCY = 8, 3, 35.0
 WAVEFRONT = 128  #: bytes of shared memory per clock
 L2_SM, L2 = 44.7, 40.7  #: L2 bytes per clock: of one multiprocessor alone, and its share if all load
 STRADDLE = 0.97  #: extra 128-byte lines for each row that does not start at a line

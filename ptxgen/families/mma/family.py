@@ -39,6 +39,7 @@ FAMILY = TileFamily(
     provides=READS_ELEMENTS
     | LOOPS_OVER_ITEMS
     | {
+        "block_scaled",
         "common_bits",
         "complex_plus_times",
         "different_bits",

@@ -13,6 +13,7 @@ from ptxgen.codegen.split_k import tiles_and_slices
 from ptxgen.codegen.vectorized import WARP, BoolOrColumn, IntOrColumn, ceil_div, power_of_two_in, where
 from ptxgen.families.common.matrix_instructions import COLUMNS, ROWS, instruction, lacks_wait
 from ptxgen.families.mma import operand_packing
+from ptxgen.lowering.block_scales import block_scaled, scales_of
 from ptxgen.lowering.complex_product import ComplexProduct
 from ptxgen.lowering.kernel_problem import STRIDED, KernelProblem
 
@@ -27,6 +28,8 @@ GUARDED = 6  #: registers per predicated load of 16 bytes
 MANY_LOADS = 32
 DEEP = 256  #: a stage counts as deep if it has this many elements of K
 DEEP_REGISTERS = 32  #: registers kept in reserve for deep stages of fp8
+SCALE_ADDRESSES = 24  #: registers for the addresses of block scales, and for a result before it is scaled
+EARLY_STEPS = 4  #: most steps whose block scales are in registers at once
 FULL_THREADS = 256  #: threads per multiprocessor up to which each can have 255 registers
 #: registers for the parts of an element of a complex A with prefetched fragments: without and with conjugation
 JOINED = 7, 12
@@ -155,6 +158,12 @@ def _joined_parts(algebra: ComplexProduct, c: Any, elements: Any) -> Any:
     return elements * where(c.fragment_prefetch == 1, JOINED[algebra.conjugates[0]], 2 * len(algebra.negated))
 
 
+def lane_scales(p: KernelProblem, c: Any) -> Any:
+    """The number of block scales that a lane loads for a step: one for each of its rows and columns, or one for all."""
+    rows, columns = (where(scales_of(p, x).rows == 1, side, 1) for x, side in (("A", c.ms // 8), ("B", c.ns // 4)))
+    return rows + columns
+
+
 def _smallest_part(p: KernelProblem, c: Any) -> tuple[Any, Any]:
     """Rows and columns of the smallest part of a warp's tile with a K loop of its own."""
     rows = where(c.ms % (2 * ROWS) == 0, c.ms // 2, c.ms)
@@ -208,6 +217,9 @@ def geometry(p: KernelProblem, c: Any) -> MmaGeometry:
         + (0 if addressing == STRIDED else 5)
         for n, x, addressing in zip(each, (a, b), (p.operand("A").access.mode, p.operand("B").access.mode), strict=True)
     )
+    if block_scaled(p):
+        early = np.minimum(counted["steps"], EARLY_STEPS)  # ptxas moves loads of scales to earlier steps
+        permuted = permuted + (2 + early) * lane_scales(p, c) + SCALE_ADDRESSES
     sums = c.ms * c.ns // WARP * i.sums // 4 * words
     # ptxas need not hold all prefetched fragments
     inverted = fragments if i.inverts else 0

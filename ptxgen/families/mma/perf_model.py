@@ -21,9 +21,10 @@ from ptxgen.families.common.matrix_instructions import COLUMNS, ROWS, instructio
 from ptxgen.families.common.perf_blocks import Floats, Work, bound
 from ptxgen.families.mma import cost
 from ptxgen.families.mma.candidates import width_c
-from ptxgen.families.mma.geometry import MmaGeometry, adjacent_c
+from ptxgen.families.mma.geometry import MmaGeometry, adjacent_c, lane_scales
 from ptxgen.families.mma.operand_packing import packs
 from ptxgen.lowering.bit_products import packs_bits
+from ptxgen.lowering.block_scales import block_scaled
 from ptxgen.lowering.complex_product import ComplexProduct
 from ptxgen.lowering.descriptor_table import grouped
 from ptxgen.lowering.kernel_problem import KernelProblem
@@ -50,6 +51,8 @@ def work(p: KernelProblem, c: Columns, g: MmaGeometry, d: Device) -> Work:
     math = c.ml * c.nl * c.u / perf_costs.mma_rate(p, d) * instruction(p, d).issued
     shared = (c.ml * columns + c.nl * rows + c.ml + c.nl) * c.u * size / cost.WAVEFRONT
     issued = warps * (cost.ITERATION + steps * (products + (c.ms + c.ns) / ROWS))
+    if block_scaled(p):
+        issued = issued + warps * steps * (cost.SCALED * products + cost.SCALE_LOAD * lane_scales(p, c))
     for x in (g.a, g.b):
         shared = shared + x.loads / WARP * np.where(x.cp_async == 1, *cost.LOAD_WAVEFRONTS)
         issued = issued + x.loads / WARP * np.where(x.cp_async == 1, *cost.LOAD_ISSUE)
@@ -61,6 +64,8 @@ def work(p: KernelProblem, c: Columns, g: MmaGeometry, d: Device) -> Work:
         )
         + cost.BARRIER
     )
+    if block_scaled(p):
+        waiting = waiting + steps * cost.SCALE_LATENCY
     overlapped = np.maximum(c.stages - 1, 1)
     if grouped(p):  # loads into registers are stored to shared memory one iteration later
         overlapped = np.where((c.cp_async_a == 1) & (c.cp_async_b == 1), overlapped, 1)

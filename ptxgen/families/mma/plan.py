@@ -12,7 +12,9 @@ from ptxgen.families.mma.layout import MmaOperand
 from ptxgen.families.mma.mainloop import ComplexMmaMainloop, JoinedPartsMainloop, MmaMainloop
 from ptxgen.families.mma.operand_packing import packs
 from ptxgen.families.mma.pack_padded_rows import PaddedRowPacking
+from ptxgen.families.mma.step_scales import NoScales, StepScales
 from ptxgen.lowering.bit_products import packs_bits
+from ptxgen.lowering.block_scales import block_scaled
 from ptxgen.lowering.complex_product import ComplexProduct
 
 
@@ -47,6 +49,7 @@ class MmaPlan(Plan):
             self.mainloop = MmaMainloop(*parts)
         if "sum_a" in p.needs:
             self.operand_sums = self.mainloop.operand_sums(p.dtype)
+        self.scales = StepScales(p, self.mainloop, self.batch.active) if block_scaled(p) else NoScales()
         compose_epilogue(self, self.mainloop.ns, self.mainloop.contiguous, self.b.offset)
         compose_launch(self, self.a.addressing, self.b.addressing, scheduler)
 

@@ -15,11 +15,15 @@ from ptxgen.families.common.multistage_rules import SUM_A, SUM_COLUMNS
 from ptxgen.families.mma import operand_packing
 from ptxgen.families.mma.geometry import BYTES, MmaGeometry, MmaOperandGeometry, fragment_load
 from ptxgen.lowering.bit_products import packs_bits
+from ptxgen.lowering.block_scales import block_scaled, scales_of
+from ptxgen.lowering.descriptor_table import grouped
 from ptxgen.lowering.kernel_problem import STRIDED, KernelProblem
+from ptxgen.problem.block_scales import DEPTH
 from ptxgen.problem.device import Device
 
 LOADS_LIMIT = 32  #: most loads in flight of one operand, per thread
 PACKED_LIMIT = 1 << 36  #: most bytes of packed operands
+STEP = 32  #: elements of K that one mma.sync of 8-bit floats sums
 
 
 def _times_power_of_two(block: Any, warp: Any) -> Any:
@@ -67,6 +71,15 @@ def _native(p: KernelProblem, d: Device) -> bool:
     only for operands that TMA cannot load, and serves problems without native products."""
     native = bool(registry.native(p, d))
     return not native or any(v * p.element.bytes < 16 for v in p.vectors[:2])
+
+
+def _scales(p: KernelProblem, c: Any) -> Any:
+    """True if the tile of a warp lies in one block of 128 rows, and stages hold K in its order."""
+    if not block_scaled(p):
+        return True
+    one = [(scales_of(p, n).rows == 1) | (DEPTH % np.maximum(side, 1) == 0) for n, side in (("A", c.ms), ("B", c.ns))]
+    direct = (c.operand_path_a == DIRECT) & (c.operand_path_b == DIRECT) & (c.stream_k == 0)
+    return one[0] & one[1] & direct
 
 
 RULES = (
@@ -158,6 +171,18 @@ RULES = (
         "mma_deferred_sts",
         lambda p, c, g, d: (c.deferred_sts == 0) | (c.cp_async_a == 0) | (c.cp_async_b == 0),
         "deferred_sts=1 needs an operand that is copied through registers",
+    ),
+    Rule(
+        "mma_scaled_steps",
+        lambda p, c, g, d: not block_scaled(p) or (not grouped(p) and p.k % STEP == 0),
+        f"K={{p.k}}: with scales of blocks, it must be a multiple of {STEP}, of one product or a batch",
+    ),
+    Rule(
+        "mma_block_scales",
+        lambda p, c, g, d: _scales(p, c),
+        "ms={c.ms}, ns={c.ns}, operand_path_a={c.operand_path_a}, operand_path_b={c.operand_path_b},"
+        f" stream_k={{c.stream_k}}: with scales of blocks, sides of a warp's tile along blocks of {DEPTH} rows divide"
+        f" {DEPTH}, and operands are direct, without stream_k",
     ),
     SUM_COLUMNS,
     SUM_A,

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ptxgen.codegen.grouped.descriptor_table import DescriptorTable
-from ptxgen.codegen.parts.parameters import Parameters
+from ptxgen.codegen.parts.parameters import Parameters, scale_strides
 from ptxgen.codegen.parts.part import Part
 from ptxgen.codegen.registers import Tile
 from ptxgen.codegen.vectorized import WARP, Last, Log2, log2
 from ptxgen.families.wgmma.geometry import COLUMNS, ROWS
 from ptxgen.families.wgmma.matrix.mainloop import Mainloop
-from ptxgen.lowering.block_scales import BYTES, Scales, scales_of
+from ptxgen.lowering.block_scales import BYTES, scales_of
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.block_scales import DEPTH
 
@@ -84,20 +84,8 @@ class SideScales:
     def parameters(self) -> list[Parameters]:
         """The parameters of strides in bytes: from one block to the next along the rows and along K, and from one item
         to the next."""
-        name = self.name
-
-        def scales(x: object) -> Scales:
-            return scales_of(x.p, name.upper())  # type: ignore[attr-defined]
-
-        if self.by_k is not None:
-            return []
-        strides = Parameters(
-            "u32",
-            (f"scale_{name}_rows", f"scale_{name}_k"),
-            lambda x: (BYTES * scales(x).along_rows, BYTES * scales(x).along_k),
-        )
-        items = Parameters("u64", (f"scale_{name}_items",), lambda x: (BYTES * scales(x).along_items,))
-        return [strides, *([] if self.entry else [items])]
+        strides, items = scale_strides(self.name)
+        return [] if self.by_k is not None else [strides, *([] if self.entry else [items])]
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,6 @@ MEANINGS = {
     " an item",
     "groups_of_item": "groups that share an item of the batch",
     "run_gap_(rows|columns)": "elements between runs of rows or columns of C",
-    "scale_[ab]_(rows|k|items)": "bytes from the scales of a block of rows, of K, or of an item to those of the next",
     "scales|zeros": "address of the scales, or the zero points, of the weights: row, group",
     "phase_table|phases": "address of the table of phases, their number",
     "tap_step[0-2]": "coordinates from one tap of a phase to the next, along an axis",
