@@ -42,12 +42,18 @@ ${rows.clear(0, s)}\
     setp.lt.u32 %stores, %lane, 4;
 % endif
 ${rows.after_direct_parts(s, "%state_part")}\
-% for groups in v.batches(range(len(plan.epilogue.column_groups))):
+% for groups, joint in s.batches(v, len(plan.epilogue.column_groups)):
     {
 ${fragments.begin_batch(groups, v)}\
-  % for n, j in enumerate(groups):
+  % if s.adds_together:
+    % for part in joint:
+${reduce_together(s, v, part)}\
+    % endfor
+  % else:
+    % for n, j in enumerate(groups):
 ${reduce_group(s, v, n, j)}\
-  % endfor
+    % endfor
+  % endif
     }
 % endfor
 % if s.along_y:
@@ -61,15 +67,20 @@ ${rows.store_state(q, "%state_part", plan.scheduler.x_extent, "%result", "@%take
     }
 </%def>
 
+## Nothing is reduced if group j of columns is past the end of C.
+<%def name="skip_beyond(s, v, j)">
+% if v.long or not s.along_y or s.sink.mirrored:
+    sub.s32 %tmp0, ${plan.scheduler.y_extent}, %c_y;
+    setp.le.s32 %p, %tmp0, ${plan.epilogue.column_groups[j][0]};
+    @%p bra.uni REDUCED;
+% endif
+</%def>
+
 ## The values of group j of columns, number n of the batch.
 <%def name="reduce_group(s, v, n, j)">
 <% columns = plan.epilogue.column_groups[j] %>\
     {
-% if v.long or not s.along_y or s.sink.mirrored:
-    sub.s32 %tmp0, ${plan.scheduler.y_extent}, %c_y;
-    setp.le.s32 %p, %tmp0, ${columns[0]};
-    @%p bra.uni REDUCED;
-% endif
+${skip_beyond(s, v, j)}\
 % if not s.along_y:
 ${rows.clear(0, s)}\
 % endif
@@ -99,6 +110,32 @@ ${constants.add("%result", "%first_y", column)}\
 ${rows.store_state(e, "%state_part", plan.scheduler.y_extent, "%result", "@%taken ", s)}\
   % endfor
 % endif
+REDUCED:
+    }
+</%def>
+
+## The values of groups of columns are added to the states together.
+<%def name="reduce_together(s, v, part)">
+    {
+    ${s.kept.declaration}
+${skip_beyond(s, v, part.first)}\
+% for n, j, keep in part.members:
+  % for m, lines in enumerate(keep):
+    {
+${fragments.declare(v)}\
+${fragments.compute(m, j, n, plan.epilogue.fragments[m, j], v)}\
+    % for e, column in enumerate(plan.epilogue.column_groups[j]):
+    setp.gt.s32 %in_y${e}, %y_rem, ${column};
+    % endfor
+    % for line in lines:
+    ${line}
+    % endfor
+    }
+  % endfor
+% endfor
+% for line in part.additions:
+    ${line}
+% endfor
 REDUCED:
     }
 </%def>

@@ -288,6 +288,23 @@ def test_rows_and_columns_are_reduced(output: str, config: str) -> None:
         assert row.ok, f"{row.inputs}: {row.deviation}"
 
 
+@pytest.mark.parametrize("config", REDUCING.values(), ids=REDUCING)
+@pytest.mark.parametrize("least", [1, -np.inf])
+def test_logsumexp_of_infinities_and_large_values(least: float, config: str) -> None:
+    """A row of each special value; the number of groups of 8 columns is odd."""
+    a, b = np.zeros((9, 64), np.float16), np.zeros((64, 40), np.float16)
+    a[:, 0] = [2.5, np.inf, -np.inf, np.nan, 6e4, -6e4, 80, 0, -3]
+    b[0] = np.where(np.arange(40) < 9, least, 1)
+    with np.errstate(invalid="ignore"):
+        values = a[:, :1].astype("f8") * b[:1].astype("f8")
+        greatest = values.max(1, keepdims=True)
+        sums = np.exp(np.where(values == greatest, 0, values - greatest)).sum(1)
+    p = Task(9, 40, 64, dtype="f16", text=reduced("C[i]=logsumexp(C[i],accum)"))
+    runner = Runner.of(EmulatedDriver(HOPPER), p, parse_config(wgmma(config)).replace(vec_c=1))
+    result = runner.compute({"A": a, "B": b, "C": np.zeros(9, np.float32)})["C"].reshape(-1)
+    np.testing.assert_allclose(result, greatest[:, 0] + np.log(sums), rtol=4e-7)
+
+
 @pytest.mark.each_value
 @pytest.mark.parametrize("config", REDUCING.values(), ids=REDUCING)
 @pytest.mark.parametrize("keys", ["one", "rows", "columns", "random", "out of range"])

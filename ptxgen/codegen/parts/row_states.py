@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 from ptxgen.codegen.parts.part import Part
 from ptxgen.codegen.registers import Tile
 from ptxgen.expr.instructions import literal, register_class
-from ptxgen.expr.node import Node, variable
+from ptxgen.expr.node import Node, constant, variable
 from ptxgen.expr.ptx import Temporaries, statements
 from ptxgen.expr.value_types import type_of
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.lowering.row_reduce import RowReduce
-from ptxgen.lowering.states import LOGSUMEXP, NO_INDEX, POSITIONS, State, StateReduction
+from ptxgen.lowering.states import INDEX, LOGSUMEXP, NO_INDEX, POSITIONS, State, StateReduction
 
 
 @dataclass(frozen=True)
@@ -93,6 +94,8 @@ class RowStates(Part):
         """The declarations of the registers of states, and of temporary registers."""
         used = Temporaries("r")
         self._add(0, "%value", "%index", "", used)
+        if self.together > 1:
+            self._add_all(0, ["%value"] * self.together, used)
         self._join(0, used)
         self._finish("%result", used)
         return [tile.declaration for tile in (*self.state, *self.other)] + used.declarations
@@ -144,6 +147,21 @@ class RowStates(Part):
         x, i = variable("value", self.reduction.type), variable("index", "s32")
         roots = self.reduction.added(tuple(self._state(q)), x, i)
         return self._assigned(q, roots, {x: value, i: index}, guard, used)
+
+    @property
+    def together(self) -> int:
+        """The number of values that are added to a state at once; 1: one after the other."""
+        return 1
+
+    def add_all(self, q: int, values: Sequence[str]) -> list[str]:
+        """The instructions that add values without positions to state ``q``."""
+        return self._add_all(q, values, Temporaries("r"))
+
+    def _add_all(self, q: int, values: Sequence[str], used: Temporaries) -> list[str]:
+        each = [variable(f"value{n}", self.reduction.type) for n in range(len(values))]
+        nowhere = [constant(NO_INDEX, INDEX)] * len(each)
+        roots = self.reduction.added_all(tuple(self._state(q)), each, nowhere)
+        return self._assigned(q, roots, dict(zip(each, values, strict=True)), "", used)
 
     def join(self, q: int) -> list[str]:
         """The instructions that join state ``q`` with ``other``."""

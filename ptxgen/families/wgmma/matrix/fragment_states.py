@@ -3,19 +3,36 @@ tile."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
 
 from ptxgen.codegen.launches.sink_kernels import RowReduceKernels
 from ptxgen.codegen.parts.column_sums import ColumnSums
 from ptxgen.codegen.parts.row_states import RowStates
+from ptxgen.codegen.registers import Tile
+from ptxgen.expr.instructions import literal, register_class
 from ptxgen.families.wgmma.geometry import COLUMNS, ROWS, WgmmaGeometry
 from ptxgen.families.wgmma.matrix.epilogue import Stmatrix
-from ptxgen.families.wgmma.matrix.fragment_values import FRAGMENT
+from ptxgen.families.wgmma.matrix.fragment_values import FRAGMENT, FragmentValues
 from ptxgen.families.wgmma.matrix.scheduler import TileScheduler
 from ptxgen.lowering.kernel_problem import KernelProblem
+from ptxgen.lowering.states import LOGSUMEXP
 
 WARPS = 4  #: warps of a warpgroup
+GROUPS = 2  #: groups of columns whose exponentials are added to a state together
 FRAGMENT_ROWS = 8  #: rows from one row of a thread to its next in a fragment that stmatrix stores
+
+
+class JointGroups(NamedTuple):
+    """Groups of columns whose values are added to states together. ``members``: for each group, its number in the
+    batch, the group, and for each fragment along X the instructions that keep its values; ``additions``: the
+    instructions that add the kept values; ``first``: the first group."""
+
+    members: list[tuple[int, int, list[list[str]]]]
+    additions: list[str]
+    first: int
 
 
 @dataclass(frozen=True)
@@ -46,6 +63,55 @@ class FragmentStates(RowStates):
     def distances(self) -> tuple[int, ...]:
         """The distances of lanes that have values of the same state."""
         return (1, 2) if self.along_y else (4, 8, 16)
+
+    # ---- values that are added together
+
+    @property
+    def together(self) -> int:
+        """An exponential takes long, and changes a state before the next one: those of several columns are added
+        together."""
+        return 2 * GROUPS if self.along_y and self.reduction.op == LOGSUMEXP else 1
+
+    @property
+    def adds_together(self) -> bool:
+        return self.together > 1
+
+    @cached_property
+    def kept(self) -> Tile:
+        """The registers of the values that are added together: [state][value]."""
+        return Tile("kept", register_class(self.reduction.type), (self.count, self.together))
+
+    def batches(self, v: FragmentValues, groups: int) -> list[tuple[Sequence[int], list[JointGroups]]]:
+        """The groups of columns of a tile in batches (see ``FragmentValues``), each with its groups in parts whose
+        values are added together. ``v``: the values; ``groups``: the number of groups."""
+        return [(batch, self._joint(v, batch)) for batch in v.batches(range(groups))]
+
+    def _joint(self, v: FragmentValues, batch: Sequence[int]) -> list[JointGroups]:
+        parts = [range(n, min(n + GROUPS, len(batch))) for n in range(0, len(batch), GROUPS)]
+        return [
+            JointGroups(
+                [(n, batch[n], [self._keep(v, n - part[0], m) for m in range(v.mi)]) for n in part],
+                self._add_kept(len(part)),
+                batch[part[0]],
+            )
+            for part in parts
+            if self.adds_together
+        ]
+
+    def _keep(self, v: FragmentValues, group: int, m: int) -> list[str]:
+        """The instructions that keep the values of a fragment, of which those that do not count are no value.
+        ``group``: the number of its columns among those that are added together; ``m``: its number along X."""
+        lines, none = [], literal(self.reduction.identity[0])
+        for q, (state, inside) in enumerate(self.fragment_places[m]):
+            to = self.kept[state, 2 * group + q % 2]
+            lines.append(f"and.pred %taken, {v.counts[q] if v.counts else inside}, {inside};")
+            lines.append(f"selp.{self.kept.ptx_type} {to}, {v.of(0)[q]}, {none}, %taken;")
+        return lines
+
+    def _add_kept(self, groups: int) -> list[str]:
+        """The instructions that add the kept values of so many groups of columns to all states."""
+        values = [[self.kept[q, n] for n in range(2 * groups)] for q in range(self.count)]
+        return [line for q, each in enumerate(values) for line in self.add_all(q, each)]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -138,6 +138,11 @@ class FragmentValues(ResultValues):
         return max(2, self.COLUMNS // max(len(self.along_y), 1) & ~1)
 
     @property
+    def counts(self) -> list[str] | None:
+        """The predicates of the values that count; None: all do."""
+        return None if self.guard is None else self.of(1)
+
+    @property
     def computes_indices(self) -> bool:
         return bool(self.indices or self.pitched)
 
