@@ -156,7 +156,7 @@ class PairwiseChecks:
         x = torch.tensor([[1, 2], [4, -2]], dtype=torch.int32, device=self.device)
         assert pt.pairwise(x).dense().tolist() == [[0, 25], [25, 0]]
         assert pt.pairwise(x, x[:1], "cityblock").max().tolist() == [0, 7]
-        assert pt.pairwise(x, when=others).kmin(2).values.tolist() == [[25, 2**31 - 1]] * 2
+        assert pt.pairwise(x, step="cityblock", when=others).kmin(2).values.tolist() == [[7, 2**31 - 1]] * 2
         y = self.rows()[0]
         for one, other in ((y, y[:0]), (y[:0], y), (y[:, :0], y[:, :0])):
             d = pt.pairwise(one, other)

@@ -42,22 +42,33 @@ def _float(x: Any) -> Any:
 
 
 def _square(x: Any, y: Any) -> Any:
-    return (x - y) ** 2
+    difference = _distance(x, y) if _type(x) == "u32" else x - y
+    return _summed(difference, x) ** 2
+
+
+def _product(x: Any, y: Any) -> Any:
+    return _summed(x, x) * _summed(y, y)
+
+
+def _summed(value: Any, x: Any) -> Any:
+    """The value as a float if x is an integer of 16 or 32 bits: products of such values may be beyond 32 bits."""
+    return _float(value) if _type(x) in ("s16", "u16", "s32", "u32") else value
 
 
 def _distance(x: Any, y: Any) -> Any:
     """|x - y|, also of unsigned integers."""
-    return maximum(x, y) - minimum(x, y) if _is_unsigned(x) else absolute(x - y)
+    return maximum(x, y) - minimum(x, y) if _type(x) == "u32" else absolute(x - y)
 
 
 def _size(x: Any) -> Any:
     """|x|, also of an unsigned integer."""
-    return x if _is_unsigned(x) else absolute(x)
+    return x if _type(x) == "u32" else absolute(x)
 
 
-def _is_unsigned(x: Any) -> bool:
+def _type(x: Any) -> str:
+    """The element type of an element of an array."""
     value = lifted(x)
-    return isinstance(value, Node) and value.type == "u32"
+    return value.type if isinstance(value, Node) else ""
 
 
 def _power(u: Any, p: Any) -> Any:
@@ -95,9 +106,7 @@ NAMED_STEPS = {
         lambda x, y: x != y, finish=lambda c, size: _float(c) / _float(size), increases=True, takes_size=True
     ),
     "jaccard": NamedStep(lambda x, y: (x != 0) & (y != 0), finish=_jaccard, of_rows="count"),
-    "cosine": NamedStep(
-        lambda x, y: x * y, finish=lambda c, nx, ny: maximum(1 - _float(c) * nx * ny, 0), of_rows="inverse_norm"
-    ),
+    "cosine": NamedStep(_product, finish=lambda c, nx, ny: maximum(1 - _float(c) * nx * ny, 0), of_rows="inverse_norm"),
 }
 
 
