@@ -110,20 +110,16 @@ def epilogue_arguments(
 
 def _sums(sums: Any, out: View, shape: tuple[int, ...], activation: str | None) -> View:
     """The array for the sums, of shape ``shape``. InputError, ShapeError: it breaks a rule."""
-    if activation is None or len(shape) != 2:
-        raise InputError(
-            "sums is an array; activation must then be given, and a and b be matrices, because out has the sums"
-            if activation is None
-            else "sums is an array and a or b has a batch; with sums both must be matrices"
-        )
-    v = view(sums, "sums")
+    if activation is None:
+        raise InputError("sums is an array; activation must then be given, because out has the sums")
+    v = view(sums, "sums", batched=len(shape) == 3)
     if v.shape != shape or v.dtype is not out.dtype or v.host != out.host:
         wanted = f"{out.dtype} of {'x'.join(map(str, shape))}"
         raise ShapeError(
             f"sums is {v.dtype} of {'x'.join(map(str, v.shape))}; it must be {wanted}, in the memory of out"
         )
-    each = shape[1] // max(out.shape[1], 1)
-    strides = (out.strides[0] * each, out.strides[1])
+    each = shape[-1] // max(out.shape[-1], 1)
+    strides = *(stride * each for stride in out.strides[:-1]), out.strides[-1]
     if not out.host and v.strides != strides and 0 not in shape:
         raise ShapeError(f"sums has strides {v.strides}; they must be {strides}, for out with strides {out.strides}")
     if v.address % (each * out.dtype.bytes):

@@ -103,7 +103,7 @@ def gemm(
 
     ``sums``: an array of the dtype and strides of ``out`` to which the kernel also stores the sums, the argument of the
     activation, for its gradient (``gelu_grad`` with ``aux``). With a gated activation it is M×N, and its rows are twice
-    as far from each other as those of ``out``.
+    as far from each other as those of ``out``, as are the items of a batch.
 
     ``out`` must not share memory with another argument. Results carry no gradient: while PyTorch records gradients,
     tensors that require one are rejected. Masked arrays are rejected.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -18,7 +19,9 @@ def batch(p: Gemm, rng: np.random.Generator, whole: bool = False) -> Gemm:
     """``p`` with several items: contiguous, with gaps, with interleaved rows, or one item of A or B that all share.
     ``whole``: strides are multiples of 16 bytes."""
     count = int(rng.choice(COUNTS))
-    changes: dict[str, int] = {"batch": count}
+    changes: dict[str, Any] = {"batch": count}
+    if p.sums_columns or p.sums_a:
+        changes["epilogue"] = "store_sums,relu"
     rows = {"a": p.rows_a, "b": p.rows_b, "c": p.m}
     for name, dtype in (("a", p.element), ("b", p.element), ("c", p.output)):
         unit = 16 // dtype.bytes if whole else 1

@@ -66,8 +66,14 @@ def _deviation_of_sums(
 ) -> Deviation:
     """The deviation of the sums ``out``, which the kernel stores beside C; infinite if elements between rows have
     changed."""
-    deviation = verdict(inputs, out[:, : p.n], reference(p.of_sums(), arrays, alpha, beta))
-    same = np.array_equal(out[:, p.n :], arrays["sums"][:, p.n :])
+    if p.batch != 1:  # the gaps have poison
+        sums = elements(p.of_sums(), C, out)
+        deviation = verdict(inputs, sums.copy(), reference(p.of_sums(), arrays, alpha, beta))
+        sums[...] = p.output.poison
+        same = np.array_equal(out, np.full_like(out, p.output.poison), equal_nan=True)
+    else:
+        deviation = verdict(inputs, out[:, : p.n], reference(p.of_sums(), arrays, alpha, beta))
+        same = np.array_equal(out[:, p.n :], arrays["sums"][:, p.n :])
     return deviation if same else Deviation(np.inf, (-1, -1), deviation.worst)
 
 

@@ -157,10 +157,10 @@ class Gemm(ProblemBase):
         if self.gated and self.n % 2:
             raise ShapeError(f"n is {self.n}; with a gated activation it must be even: a gate and a value in turn")
         for name in ("store_sums", "sum_columns", "sum_a"):
-            if name in self.epilogue_ops and (self.batch != 1 or self.output.bytes == 1):
-                raise InputError(
-                    f"epilogue is {self.epilogue!r}; with {name} batch must be 1, and out 16 or more bits wide"
-                )
+            if name in self.epilogue_ops and self.output.bytes == 1:
+                raise InputError(f"epilogue is {self.epilogue!r}; with {name} out must be 16 or more bits wide")
+            if name in self.epilogue_ops and name != "store_sums" and self.batch != 1:
+                raise InputError(f"epilogue is {self.epilogue!r}; with {name} batch must be 1")
         for name, columns in (("lda", self.columns_a), ("ldb", self.columns_b), ("ldc", self.columns_c)):
             value = getattr(self, name)
             if value == 0:
@@ -260,6 +260,11 @@ class Gemm(ProblemBase):
         return self.ldc * (2 if self.gated else 1)
 
     @property
+    def stride_sums(self) -> int:
+        """The batch stride of this array."""
+        return self.strides[2] * (2 if self.gated else 1)
+
+    @property
     def stores_sums(self) -> bool:
         """True if the kernel stores the sums beside C."""
         return "store_sums" in self.epilogue_ops
@@ -277,7 +282,7 @@ class Gemm(ProblemBase):
     def of_sums(self) -> Gemm:
         """The product whose C are the sums that ``store_sums`` stores."""
         before = self.epilogue_ops[: self.epilogue_ops.index("store_sums")]
-        return replace(self, epilogue=",".join(before), ldc=self.ld_sums)
+        return replace(self, epilogue=",".join(before), ldc=self.ld_sums, stride_c=self.stride_sums)
 
     @property
     def rows_a(self) -> int:
@@ -374,7 +379,7 @@ class Gemm(ProblemBase):
             "bias": ((self.m,), (-1, 1)) if row_bias else ((self.n,), (1, -1)),
         }
         known |= dict.fromkeys(ELEMENTWISE_OPERANDS, (whole, whole))
-        known["sums"] = ((self.m, self.ld_sums), (self.m, self.ld_sums))
+        known["sums"] = ((self.m, self.ld_sums) if self.batch == 1 else (self.batch, self.m, self.n),) * 2
         known["column_sums"] = ((self.n,), (1, -1))
         known["a_sums"] = ((self.m,), (-1, 1))
         return {name: known[name] for name in self.epilogue_operands}

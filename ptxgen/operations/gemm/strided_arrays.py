@@ -60,7 +60,10 @@ def stored_epilogue_operands(p: Gemm, arrays: Mapping[str, Array]) -> dict[str, 
     C."""
     moved = p.elementwise_operands if p.batch != 1 else ()
     names = (*p.scale_shapes, *p.epilogue_operands)
-    return {n: store_operand(p, C, arrays[n]) if n in moved else arrays[n] for n in names}
+    stored = {n: store_operand(p, C, arrays[n]) if n in moved else arrays[n] for n in names}
+    if p.stores_sums and p.batch != 1:
+        stored["sums"] = store_operand(p.of_sums(), C, arrays["sums"], p.output.poison)
+    return stored
 
 
 def padded(p: Gemm, arrays: Mapping[str, Array]) -> dict[str, Array]:
