@@ -167,6 +167,19 @@ class PairwiseChecks:
             assert values.shape == indices.shape == (len(one), 3)
             assert not any(g.any() for g in torch.autograd.grad(d.min().sum() + values.sum() + d.sum().sum(), y))
 
+    def test_truth_values(self):
+        x, y = (rows.detach() > 0 for rows in self.rows())
+        assert torch.equal(pt.pairwise(x, y, "hamming").dense(), (x[:, None] != y).float().mean(-1))
+        product = pt.matmul_over("or_and", x, y.T)
+        assert torch.equal(product, (x[:, None] & y).any(-1))
+        masked = pt.task(
+            "where (i, j) { reduce (k) { accum += a[i,k] * b[j,k]; } C[i,j] = m[i,j] != 0 ? accum : 0.0; }"
+        )
+        a, b = self.rows()
+        self.compare(masked(a, b, product), (a @ b.T).where(product, 0), [a, b])
+        with pytest.raises(InputError, match=r"out is no input of the task; its inputs are a, b, m$"):
+            masked(a, b, product, out=a)
+
     def test_nan_and_infinity(self):
         x, y = self.rows()
         with torch.no_grad():
@@ -190,6 +203,7 @@ class PairwiseChecks:
             (ShapeError, "Y has shape .4,.; it must have two dimensions", lambda x, y: pt.pairwise(x, y[0])),
             (ShapeError, "X has 4 columns and Y has 3; they must be equal", lambda x, y: pt.pairwise(x, y[:, 1:])),
             (DtypeError, "X is torch.float32 and Y is torch.float64", lambda x, y: pt.pairwise(x, y.double())),
+            (DtypeError, "X is torch.int64; it must be one of .*: write X.int()", lambda x, y: pt.pairwise(x.long())),
             (InputError, "step is 'euclidian'; .*: write euclidean", lambda x, y: pt.pairwise(x, y, "euclidian")),
             (InputError, "axis is 2; it must be 1", lambda x, y: pt.pairwise(x, y).min(axis=2)),
             (ShapeError, "n is 2.5; it must be an integer", lambda x, y: pt.pairwise(x, y).topk(2.5)),

@@ -194,14 +194,17 @@ class TaskFunction:
         program: Program = self.source.program(types)
         return program
 
-    def given(self, arrays: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
-        """The arguments by name. InputError: there are too many, too few, or unknown ones."""
+    def given(
+        self, arrays: tuple[Any, ...], named: dict[str, Any], options: Collection[str] | None = None
+    ) -> dict[str, Any]:
+        """The arguments by name. ``options``: the names of options that may have been meant; None: those of a call.
+        InputError: there are too many, too few, or unknown ones."""
         if len(arrays) > len(self.names):
             raise InputError(f"the task has {len(self.names)} inputs, {', '.join(self.names)}; {len(arrays)} are given")
         given = dict(zip(self.names, arrays, strict=False))
         for name, x in named.items():
             if name not in self.names:
-                raise unknown_input(name, self.names, OPTIONS)
+                raise unknown_input(name, self.names, OPTIONS if options is None else options)
             if name in given:
                 raise InputError(f"{name} is given twice; it must be given by name or in order")
             given[name] = x

@@ -64,15 +64,16 @@ def pairwise(
             raise DeviceError(f"X is on {X.device} and Y on {Y.device}; they must be on one device")
     known = _tasks(step, reduce, finish, when, p, not X.shape[1])
     fast = word("precision", precision, (task_call.EXACT, task_call.FAST)) == task_call.FAST
-    return Pairwise(X, Y, known, {} if p is None else {"p": float(p)}, fast)
+    return Pairwise(tasks.as_bytes(X), tasks.as_bytes(Y), known, {} if p is None else {"p": float(p)}, fast)
 
 
 def _check(name: str, x: Any) -> None:
-    """InputError, ShapeError: the argument is no matrix."""
+    """InputError, ShapeError, DtypeError: the argument is no matrix, or of another type than those of tasks."""
     if not isinstance(x, Tensor):
         raise InputError(f"{name} is of type {type(x).__name__}; it must be a torch.Tensor")
     if x.dim() != 2:
         raise ShapeError(f"{name} has shape {tuple(x.shape)}; it must have two dimensions, rows and elements of a row")
+    tasks.element_type(name, tasks.as_bytes(x))
 
 
 class PairsTasks:

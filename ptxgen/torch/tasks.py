@@ -64,7 +64,7 @@ def task(source: str | Callable[..., Any]) -> TaskFunction:
 
 def matmul_over(semiring: str, a: Tensor, b: Tensor) -> Tensor:
     """The product of ``a`` (M×K) and ``b`` (K×N) over a semiring, as ``ptxgen.matmul_over``. ``a`` and ``b`` have
-    gradients.
+    gradients. Tensors of bool are uint8 but in or_and.
 
     The gradient of a minimum or maximum goes to the first k at which it occurs; in min_max and max_min, if the two
     elements at this k are equal, half of it to each. TaskError, in the backward step: the semiring is or_and. Other
@@ -72,7 +72,8 @@ def matmul_over(semiring: str, a: Tensor, b: Tensor) -> Tensor:
     """
     word("semiring", semiring, SEMIRINGS)
     result: Tensor = _matmul_over(semiring)(a, b)
-    return result
+    truth = semiring == "or_and" and all(isinstance(x, Tensor) and x.dtype is torch.bool for x in (a, b))
+    return result.view(torch.bool) if truth else result
 
 
 @lru_cache(maxsize=len(SEMIRINGS))
@@ -124,7 +125,7 @@ class TaskFunction:
         """The result of the task. ``precision``: "exact", or "fast": sums of squares of differences, and gradients
         whose terms are sums of products, may be computed by matrix products, with errors relative to the magnitude of
         these products."""
-        given = self._function.given(arrays, named)
+        given = {name: as_bytes(x) for name, x in self._function.given(arrays, named, ("precision",)).items()}
         tensors = {name: x for name, x in given.items() if isinstance(x, Tensor)}
         if self._known_outputs and not is_dynamo_compiling() and self._is_direct(tensors):
             return self._function(**given, precision=precision)
@@ -280,6 +281,11 @@ def _prepare_best(key: str, types: tuple[tuple[str, str | None], ...]) -> OnePro
 @torch._dynamo.assume_constant_result  # type: ignore[untyped-decorator]
 def _numbers_around(key: str) -> tuple[tuple[str, Any], ...]:
     return tuple(_functions[key].numbers.items())
+
+
+def as_bytes(x: Any) -> Any:
+    """A tensor of truth values as one of uint8, in the same memory; other arguments as they are."""
+    return x.view(torch.uint8) if isinstance(x, Tensor) and x.dtype is torch.bool else x
 
 
 def element_type(name: str, x: Any) -> str | None:
