@@ -10,6 +10,7 @@ COMMON = {
     "[ABC]": "address",
     "W": "address of the workspace, a multiple of 256; not read if the launch needs none",
     "bias|residual|aux|scale_[ab]": "address of the epilogue operand",
+    "sums|column_sums|a_sums": "address of the array of sums",
     "scale_[ab]_(rows|k|items)": "bytes from the scales of a block of rows, of K, or of an item to those of the next",
     "offsets": "address of the ends of the items along the jagged axis",
     "batch_stride_[abc]": "bytes from one batch item to the next",
