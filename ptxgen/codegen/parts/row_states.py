@@ -95,7 +95,7 @@ class RowStates(Part):
         used = Temporaries("r")
         self._add(0, "%value", "%index", "", used)
         if self.together > 1:
-            self._add_all(0, ["%value"] * self.together, used)
+            self._add_together(0, ["%value"] * self.together, used)
         self._join(0, used)
         self._finish("%result", used)
         return [tile.declaration for tile in (*self.state, *self.other)] + used.declarations
@@ -153,11 +153,11 @@ class RowStates(Part):
         """The number of values that are added to a state at once; 1: one after the other."""
         return 1
 
-    def add_all(self, q: int, values: Sequence[str]) -> list[str]:
+    def add_together(self, q: int, values: Sequence[str]) -> list[str]:
         """The instructions that add values without positions to state ``q``."""
-        return self._add_all(q, values, Temporaries("r"))
+        return self._add_together(q, values, Temporaries("r"))
 
-    def _add_all(self, q: int, values: Sequence[str], used: Temporaries) -> list[str]:
+    def _add_together(self, q: int, values: Sequence[str], used: Temporaries) -> list[str]:
         each = [variable(f"value{n}", self.reduction.type) for n in range(len(values))]
         nowhere = [constant(NO_INDEX, INDEX)] * len(each)
         roots = self.reduction.added_all(tuple(self._state(q)), each, nowhere)

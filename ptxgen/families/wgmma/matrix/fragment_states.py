@@ -111,7 +111,7 @@ class FragmentStates(RowStates):
     def _add_kept(self, groups: int) -> list[str]:
         """The instructions that add the kept values of so many groups of columns to all states."""
         values = [[self.kept[q, n] for n in range(2 * groups)] for q in range(self.count)]
-        return [line for q, each in enumerate(values) for line in self.add_all(q, each)]
+        return [line for q, each in enumerate(values) for line in self.add_together(q, each)]
 
 
 @dataclass(frozen=True, kw_only=True)
