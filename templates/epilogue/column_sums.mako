@@ -3,7 +3,10 @@
 <%namespace name="rows" file="/epilogue/row_reduce.mako"/>
 <%def name="begin()">
     .reg .b64 %states;
-    .reg .b32 %state_part, %result, %half<2>;
+    .reg .b32 %state_part, %result;
+% for line in plan.states.halves:
+    ${line}
+% endfor
     .reg .pred %stores, %stored;
 ${rows.declare()}\
 ${rows.clear()}\

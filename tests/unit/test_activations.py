@@ -368,6 +368,8 @@ SUMS = (
     ("f32", "ms=4 ns=4 ml=16 nl=32 lanes_m=4 cp_async_a=0 cp_async_b=0 vec_c=2", "relu_grad,sum_columns"),
     ("f32", "ms=4 ns=4 ml=32 nl=32 lanes_m=8 lane_interleave=1 vec_c=4 cp_async_a=0 cp_async_b=0", "sum_columns"),
     ("f64", "ms=2 ns=2 ml=16 nl=16 lanes_m=8 cp_async_a=0 cp_async_b=0 vec_c=1", "bias_row,relu,sum_columns"),
+    ("f16 f16", "family=mma ms=16 ns=32 ml=32 nl=64 u=32 stages=2 vec_a=8 vec_b=8 vec_c=2", "relu,sum_columns"),
+    ("f16 f16", "ms=4 ns=4 ml=32 nl=32 lanes_m=8 vec_c=2 cp_async_a=0 cp_async_b=0", "sum_columns"),
     ("f16", "ms=2 ns=2 ml=64 nl=8 lanes_m=32 cp_async_a=0 cp_async_b=0 vec_c=2", "residual,sum_columns"),
     ("f16", "family=mma ms=16 ns=32 ml=32 nl=64 u=32 stages=2 vec_a=8 vec_b=8 vec_c=2", "x*aux,sum_columns"),
     (
@@ -400,7 +402,7 @@ SUMS = (
 def test_kernels_add_the_columns(dtype: str, text: str, epilogue: str) -> None:
     """Beside C, of elements that are not rounded; rows and columns past whole tiles, and gaps between rows. A block has
     several tiles if it is persistent."""
-    p = Gemm(150, 80, 40, "NT", dtype, epilogue=epilogue)
+    p = Gemm(150, 80, 40, "NT", *dtype.split(), epilogue=epilogue)
     p = replace(p, ldc=p.columns_c + 8)
     results = list(check_gemm(EmulatedDriver(replace(H200, sms=4 if "cluster" in text else 1)), p, parse_config(text)))
     assert all(r.ok for r in results), [str(r) for r in results]

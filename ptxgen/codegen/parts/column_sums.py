@@ -65,6 +65,11 @@ class ColumnSums(RowStates):
             after[column] = [self.of_column[column], *after.get(column + 1, [])]
         return after
 
+    @property
+    def halves(self) -> list[str]:
+        """The declaration of the registers through which lanes exchange sums of 64 bits."""
+        return [".reg .b32 %half<2>;"] if self.result_bytes == 8 else []
+
     @cached_property
     def across_lanes(self) -> dict[int, list[str]]:
         """Column -> the instructions that add the sums that other lanes have of it."""
