@@ -91,7 +91,9 @@ def narrowed(program_of: Callable[[], Program], given: Mapping[str, Any]) -> dic
         if len(given[name].shape) != 1:
             raise _refused(name, given[name])
     program = program_of()
-    together, read = _compared(program, [x.name for x in program.inputs if len(x.uses) == 1 and len(x.uses[0]) == 1])
+    together, read = _compared(
+        program, [x.name for x in program.inputs if x.uses and {len(axes) for axes in x.uses} == {1}]
+    )
     sets = {name: names for names in together for name in names}
     keyed = [x for x in program.outputs if isinstance(x, Aggregate | Distinct | Scatter)]
     places = {_array(key) for x in keyed for key in (x.row, x.column)}
