@@ -118,6 +118,8 @@ def test_keys_of_64_bits(key_type: str) -> None:
     for compared, expected in (("==", g[:, None] == h), ("<", g[:, None] < h)):
         joined = ptxgen.task(f"where (i, j) when (g[i] {compared} h[j]) " + BODY % "C[i] += accum;")
         np.testing.assert_array_equal(joined(P=P, R=R, g=g, h=h), np.where(expected, SCORES, 0).sum(1))
+    own = ptxgen.task("where (i, j) when (g[i] == g[j]) { reduce (k) { accum += P[i,k] * P[j,k]; } C[i] += accum; }")
+    np.testing.assert_array_equal(own(P=P, g=g), np.where(g[:, None] == g, P @ P.T, 0).sum(1))
     with pytest.raises(
         DtypeError, match=r"g has dtype .*int64 and h int32; keys that are compared must have one dtype"
     ):
