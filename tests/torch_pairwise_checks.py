@@ -90,7 +90,7 @@ class PairwiseChecks:
             self.compare(method(d), of_all(DISTANCES[step](x, x if one else y)), leaves)
 
     @pytest.mark.parametrize("name", METHODS)
-    @pytest.mark.parametrize("at_once", [1 << 25, 10])
+    @pytest.mark.parametrize("at_once", [1 << 25, 20])
     def test_methods(self, name, at_once, monkeypatch):
         """Few rows, and few pairs, at once."""
         monkeypatch.setattr(pairs, "LISTED", at_once)
@@ -128,7 +128,7 @@ class PairwiseChecks:
 
     def test_second_derivatives(self):
         leaves = self.rows(torch.float64)
-        for method in (lambda d: d.dense(), lambda d: d.min(), lambda d: d.topk(2).values):
+        for method in (lambda d: d.dense(), lambda d: d.topk(2).values):
             assert torch.autograd.gradgradcheck(
                 lambda x, y, method=method: method(pt.pairwise(x, y, "euclidean")), leaves, fast_mode=True
             )
