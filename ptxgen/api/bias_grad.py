@@ -11,7 +11,7 @@ from ptxgen.api.epilogue_args import Activation, activation_name, columns_of_c
 from ptxgen.api.quantized_weight import QuantizedWeight
 from ptxgen.api.task import TaskFunction
 from ptxgen.arguments import word
-from ptxgen.errors import DtypeError, ShapeError
+from ptxgen.errors import DtypeError, InputError, ShapeError
 from ptxgen.problem.base import OUT_DTYPES
 from ptxgen.problem.dtypes import dtype
 from ptxgen.problem.epilogue_ops import epilogue_op
@@ -50,8 +50,13 @@ def gemm_bias_grad(a: Any, b: Any, *, bias_grad: Any = None, of: str = "out", **
     if stored.integer or stored.part or stored.bytes == 1:
         raise DtypeError(f"out is {stored}; with the gradient of a bias it must be f16, bf16, f32 or f64")
     element = dtype("f64" if stored.name == "f64" else "f32")
-    columns = columns_of_c(b.shape[1], activation_name(options.get("activation")))
-    length = {"out": columns, "a": a.shape[0], "b": b.shape[1]}[of]
+    quantized = isinstance(b, QuantizedWeight)
+    if of == "b" and quantized:
+        raise InputError("of is b and b is a QuantizedWeight; b must then be an array")
+    if of != "out" and (summed := view({"a": a, "b": b}[of], of).dtype).bytes == 1 and not summed.integer:
+        raise DtypeError(f"{of} is {summed}; with of={of} it must be f16, bf16, f32 or f64")
+    n = b.shape[0 if quantized else 1]
+    length = {"out": columns_of_c(n, activation_name(options.get("activation"))), "a": a.shape[0], "b": n}[of]
     if bias_grad is not None:
         given = tensor(bias_grad, "bias_grad")
         if given.shape != (length,) or given.dtype is not element:
@@ -59,7 +64,11 @@ def gemm_bias_grad(a: Any, b: Any, *, bias_grad: Any = None, of: str = "out", **
                 f"bias_grad is {given.dtype} of shape {given.shape}; it must be {element} of {length} elements"
             )
         others = {"a": a, "out": result, **{x: options.get(x) for x in ("bias", "residual", "aux", "sums")}}
-        require_disjoint(given, "bias_grad", **{name: tensor(x, name) for name, x in others.items() if x is not None})
+        views = b.views if isinstance(b, QuantizedWeight) else {"b": view(b, "b")}
+        views |= {name: tensor(x, name) for name, x in others.items() if x is not None}
+        require_disjoint(given, "bias_grad", **views)
+        if length > 1 and given.strides != (1,):
+            raise ShapeError(f"bias_grad has a stride of {given.strides[0]} elements; they must be contiguous")
     if _adds_in_kernel(a, b, of, options):
         sums = new_arrays.empty_array(a, (length,), element) if bias_grad is None else bias_grad
         out = _multiply(a, b, sums, of, **options)

@@ -232,10 +232,10 @@ def _block_scales(axis: str, a: View, b: View, arrays: dict[str, Any], ends: Vie
         return item_block_scales(a, b, arrays["scale_a"], arrays["scale_b"], _least_blocks(a, ends)) if given else ()
     if axis != "m" or [len(shape) for shape in shapes] != [2, 3]:
         return ()
-    scales = block_scales(a, b, arrays["scale_a"], arrays["scale_b"], always=True)
-    if a.shape[0] != shapes[0][0]:
-        raise ShapeError(f"scale_a is {shapes[0][0]}x{shapes[0][1]}; it must have {a.shape[0]} rows, one for each of a")
-    return scales or ()
+    rows, columns = shapes[0]
+    if rows != a.shape[0]:
+        raise ShapeError(f"scale_a is {rows}x{columns}; it must have {a.shape[0]} rows, one for each row of x")
+    return block_scales(a, b, arrays["scale_a"], arrays["scale_b"], always=True) or ()
 
 
 def _least_blocks(a: View, ends: View) -> int:

@@ -228,6 +228,8 @@ def _shapes(shape: tuple[int, ...]) -> list[tuple[int, ...]]:
 def _contiguous(v: View, rows_alone: bool) -> bool:
     """True if rows are contiguous, and matrices follow each other without gaps. Unless ``rows_alone``, rows must also
     follow each other without gaps."""
+    if 0 in v.shape:  # NumPy gives these strides of 0
+        return True
     (*items, rows, columns), (*apart, down, along) = v.shape, v.strides
     in_row = columns <= 1 or along == 1
     pitch = down if rows > 1 else columns

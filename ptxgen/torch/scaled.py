@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ptxgen.api import call_lock, gemm, launches
 from ptxgen.api.block_scales import scales_in_f32
-from ptxgen.errors import DtypeError, ShapeError
+from ptxgen.errors import DtypeError, InputError, ShapeError
 from ptxgen.problem.block_scales import DEPTH
 from ptxgen.torch import launching
 from ptxgen.torch.launching import allocation, check_dense, key_of
@@ -33,7 +33,8 @@ def scaled_mm(
     ``input``: M×K. ``mat2``: K×N. ``scale_a``, ``scale_b``: float32 or float8_e8m0fnu; either one element each, or M×1
     and 1×N, or one element for each block of 128 along K: M×⌈K/128⌉ or ⌈M/128⌉×⌈K/128⌉ for ``scale_a``, ⌈K/128⌉×N or
     ⌈K/128⌉×⌈N/128⌉ for ``scale_b``. ``bias``: N elements of the type of the result. ``out_dtype``: bfloat16 by default.
-    ``use_fast_accum``: sums stay in the accumulators of the tensor cores, which lose bits. The result has no gradient.
+    ``use_fast_accum``: sums stay in the accumulators of the tensor cores, which lose bits. The result has no gradient:
+    while gradients are recorded, scales and a bias that require one are rejected, except in ``torch.compile``.
 
     ShapeError, DtypeError, DeviceError, InputError: an argument breaks a rule.
     """
@@ -52,6 +53,13 @@ def _kernel(
     out_dtype: torch.dtype | None,
     use_fast_accum: bool,
 ) -> Tensor:
+    if torch.is_grad_enabled():
+        for name, x in (("scale_a", scale_a), ("scale_b", scale_b), ("bias", bias)):
+            if getattr(x, "requires_grad", False):
+                raise InputError(
+                    f"{name} requires a gradient, and scaled_mm computes none; pass {name}.detach(), or call it inside"
+                    " torch.no_grad()"
+                )
     scale_a, scale_b = scales_in_f32(scale_a, "scale_a"), scales_in_f32(scale_b, "scale_b")
     out_type = torch.bfloat16 if out_dtype is None else out_dtype
     deterministic = torch.are_deterministic_algorithms_enabled()
@@ -71,6 +79,7 @@ def _kernel(
         )
     if input.dim() != 2 or mat2.dim() != 2:
         raise ShapeError(f"input has {input.dim()} dimensions and mat2 {mat2.dim()}; both must have 2")
+    _check_depth(input, mat2)
     m, n = input.shape[0], mat2.shape[1]
     along_k = -(-input.shape[1] // DEPTH)
     blocks = scale_a.shape[-1:] == (along_k,) and scale_b.shape[:1] == (along_k,) and scale_a.dim() == 2
@@ -112,7 +121,14 @@ def _fake(
 ) -> Tensor:
     if input.dim() != 2 or mat2.dim() != 2:
         raise ShapeError(f"input has {input.dim()} dimensions and mat2 {mat2.dim()}; both must have 2")
+    _check_depth(input, mat2)
     return input.new_empty((input.shape[0], mat2.shape[1]), dtype=out_dtype or torch.bfloat16)
+
+
+def _check_depth(input: Tensor, mat2: Tensor) -> None:
+    """ShapeError: the columns of ``input`` are not as many as the rows of ``mat2``."""
+    if input.shape[1] != mat2.shape[0]:
+        raise ShapeError(f"input has {input.shape[1]} columns and mat2 {mat2.shape[0]} rows; they must be equal")
 
 
 def _without_gradient(ctx: Any, inputs: Any, output: Any) -> None:

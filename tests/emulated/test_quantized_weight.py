@@ -75,6 +75,24 @@ def test_gemm_multiplies_by_the_transposed_weight(name: str, group: int, dtype: 
     assert np.allclose(got.astype(np.float64), exact, atol=tolerance * np.abs(exact).max())
 
 
+@pytest.mark.each_value
+@pytest.mark.parametrize("rows", [1, 20])
+@pytest.mark.parametrize("name", WEIGHT_FORMATS)
+def test_scales_may_be_any_number(name: str, rows: int) -> None:
+    """0, negative, infinite, NaN, denormal: a row of weights with such a scale changes no other row."""
+    a, w = normal(rows, 128), QuantizedWeight.quantize(normal(14, 128, seed=1), name, 32)
+    scales = w.scales.copy()
+    scales[::2, 1] = [0, -0.5, np.inf, -np.inf, np.nan, 6e-8, 6e4]
+    w = QuantizedWeight(w.packed, scales, w.zeros, format=name)
+    got = ptxgen.gemm(a, w, out=np.empty((rows, 14), np.float32)).astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        exact = product(a, w)
+        size = np.abs(a.astype(np.float64)) @ np.abs(w.dequantize().astype(np.float64)).T
+    finite = np.isfinite(scales.astype(np.float64)).all(1)
+    assert not np.isfinite(got[:, ~finite]).any()
+    assert (np.abs(got - exact)[:, finite] <= 1e-5 * size[:, finite]).all()
+
+
 def test_arguments_of_gemm() -> None:
     """Strides of A and of out, beta, bias, a residual, an activation, float32 results; alpha 0 reads no weights."""
     a, w = normal(64, 6).T, QuantizedWeight.quantize(normal(10, 64, seed=1), "u8", 0)
@@ -89,6 +107,8 @@ def test_arguments_of_gemm() -> None:
     infinite = QuantizedWeight(w.packed, np.full((10, 1), np.inf, np.float16), w.zeros, format="u8")
     assert (ptxgen.gemm(a, infinite, alpha=0) == 0).all()
     assert ptxgen.gemm(a[:0], w).shape == (0, 10)
+    for format in WEIGHT_FORMATS:  # NumPy gives arrays without elements strides of 0
+        assert ptxgen.gemm(a, QuantizedWeight.quantize(np.zeros((0, 64), np.float16), format, 32)).shape == (6, 0)
 
 
 PACKED, SCALES = np.zeros((4, 128), np.uint8), np.ones((4, 2), np.float16)

@@ -61,8 +61,12 @@ def test_opcheck(type: torch.dtype) -> None:
 def test_the_result_has_no_gradient() -> None:
     a, b, scale_a, scale_b = operands(False)
     scale_a.requires_grad_()
-    with pytest.raises(InputError, match="scale_a requires a gradient"):
+    with pytest.raises(InputError, match="scale_a requires a gradient, and scaled_mm computes none"):
         pt.scaled_mm(a, b, scale_a, scale_b)
+    bias, scales = torch.zeros(24, dtype=torch.bfloat16), (scale_a.detach(), scale_b)
+    assert not pt.scaled_mm(a, b, *scales, bias).requires_grad
+    with pytest.raises(InputError, match="bias requires a gradient"):  # also if the launch is cached
+        pt.scaled_mm(a, b, *scales, bias.requires_grad_())
     compiled = torch.compile(lambda *x: pt.scaled_mm(*x), backend="aot_eager")
     assert not compiled(a, b, scale_a, scale_b).requires_grad
     with torch.inference_mode():
@@ -73,3 +77,6 @@ def test_wrong_operands_are_named_by_compiled_code() -> None:
     a, b, scale_a, scale_b = operands(False)
     with pytest.raises(Exception, match="input has 1 dimensions and mat2 2; both must have 2"):
         torch.compile(lambda *x: pt.scaled_mm(*x), backend="aot_eager")(a[0], b, scale_a, scale_b)
+    for function in (pt.scaled_mm, torch.compile(lambda *x: pt.scaled_mm(*x), backend="aot_eager")):
+        with pytest.raises(Exception, match="input has 256 columns and mat2 128 rows; they must be equal"):
+            function(a, b[:128], scale_a, scale_b)

@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -190,7 +191,9 @@ def test_the_bound_finds_a_wrong_value_and_holds_for_numbers_that_round() -> Non
         ("x**2", TaskError, r"write pow\(x, y\)"),
         ("aux*x", InputError, r"activation is 'aux\*x' and aux is None; the expression reads it"),
         (lambda x: math.exp(x), TaskError, "write ptxgen.exp"),
-        (lambda: 1, InputError, "it must have one, the sum, or a second one, aux or up"),
+        (lambda: 1, InputError, "with no parameter; it must have one, the sum, or a second one, aux or up"),
+        (int.from_bytes, InputError, "activation is from_bytes with parameters bytes, "),
+        (max, InputError, "activation is max, whose parameters are not known; it must be a Python function"),
         (np.linalg.norm, InputError, "activation is norm with"),
         (lambda x: x.cosine(), InputError, "which fails on expressions"),
         ("x+" * 2000 + "x", TaskError, "nest"),
@@ -411,6 +414,16 @@ def test_kernels_add_the_columns(dtype: str, text: str, epilogue: str) -> None:
     assert assemble(render(plan_for(p, parse_config(text), H200))).cubin
 
 
+@pytest.mark.parametrize("epilogue", ["sum_columns", "relu,sum_columns"])
+def test_columns_of_elements_that_are_infinite_or_nan(epilogue: str) -> None:
+    """Where the product of two block scales is infinite, the kernel decides between infinities and NaN."""
+    p = Gemm(37, 50, 256, "NT", "e4m3", block_a="1x128", block_b="128x128", epilogue=epilogue)
+    config = parse_config("family=wgmma ml=8 nl=64 u=128 stages=4 transposed_mma=1")
+    results = list(check_gemm(EmulatedDriver(H200), p, config))
+    assert all(r.ok for r in results), [str(r) for r in results]
+    assert "extreme" in {r.inputs for r in results}
+
+
 SUMS_OF_A = (
     ("f32", "", "TN", "ms=4 ns=4 ml=16 nl=32 lanes_m=4 cp_async_a=0 cp_async_b=0 vec_c=2", "sum_a"),
     (
@@ -614,6 +627,31 @@ def test_gradients_of_a_bias(monkeypatch: pytest.MonkeyPatch) -> None:
         ptxgen.gemm_bias_grad(A[None], B)
     with pytest.raises(DtypeError, match="out is s32; with the gradient of a bias it must be f16, bf16, f32 or f64"):
         ptxgen.gemm_bias_grad(A.astype(np.int8), B.astype(np.int8))
+    with pytest.raises(OverlapError, match="bias_grad shares memory with b"):
+        ptxgen.gemm_bias_grad(A, B, out=np.empty((24, 20), np.float32).T, bias_grad=B[0])  # by a second kernel
+    with pytest.raises(ShapeError, match="bias_grad has a stride of 2 elements; they must be contiguous"):
+        ptxgen.gemm_bias_grad(A, B, bias_grad=np.empty(48, np.float32)[::2])
+    small = np.zeros((20, 128), ml_dtypes.float8_e4m3fn)
+    with pytest.raises(DtypeError, match="b is e4m3; with of=b it must be f16, bf16, f32 or f64"):
+        ptxgen.gemm_bias_grad(small, small.T, of="b")
+
+
+def test_gradients_of_a_bias_with_quantized_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PTXGEN_DRIVER", "emulated")
+    rng = np.random.default_rng(2)
+    x, weight = (rng.standard_normal(shape).astype(np.float16) for shape in ((5, 128), (24, 128)))
+    w = ptxgen.QuantizedWeight.quantize(weight)
+    for options in ({}, {"activation": "swiglu"}):
+        out, sums = ptxgen.gemm_bias_grad(x, w, **options)
+        np.testing.assert_allclose(sums, out.astype(np.float64).sum(0), rtol=1e-4, atol=1e-3)
+    np.testing.assert_allclose(
+        ptxgen.gemm_bias_grad(x, w, of="a")[1], x.astype(np.float64).sum(1), rtol=1e-3, atol=1e-3
+    )
+    with pytest.raises(InputError, match="of is b and b is a QuantizedWeight; b must then be an array"):
+        ptxgen.gemm_bias_grad(x, w, of="b")
+    other = ptxgen.QuantizedWeight(w.packed, np.ones((24, 1), np.float32), format="s4")
+    with pytest.raises(OverlapError, match="bias_grad shares memory with scales"):
+        ptxgen.gemm_bias_grad(x, other, bias_grad=other.scales[:, 0])
 
 
 def test_a_gated_product_takes_the_configuration_of_the_product() -> None:

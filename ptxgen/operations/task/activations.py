@@ -40,13 +40,15 @@ def traced(function: Callable[..., Any]) -> str:
     name = getattr(function, "__name__", type(function).__name__)
     try:
         parameters = tuple(inspect.signature(function).parameters)
-    except (TypeError, ValueError):
-        parameters = ()
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"activation is {name}, whose parameters are not known; it must be a Python function"
+        ) from error
     given = ("x", *parameters[1:])
     if not parameters or not set(given) <= set(NAMES):
         raise InputError(
-            f"activation is {name} with parameters {', '.join(parameters) or 'that are not known'}; it must have one,"
-            " the sum, or a second one, aux or up"
+            f"activation is {name} with {'parameters ' if parameters else 'no parameter'}{', '.join(parameters)}; it"
+            " must have one, the sum, or a second one, aux or up"
         )
     with tracing(Trace()):
         try:
