@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from inspect import signature
 from typing import Any
 
 from ptxgen.api import call_lock, gemm, new_arrays
@@ -18,6 +19,7 @@ from ptxgen.problem.epilogue_ops import epilogue_op
 
 #: the types of operands whose elements the kernel of a product can add
 SUMMED = ("f16", "bf16", "f32", "f64")
+_OPTIONS = signature(gemm.gemm).parameters.keys() - {"workspace"}
 
 
 def gemm_bias_grad(a: Any, b: Any, *, bias_grad: Any = None, of: str = "out", **options: Any) -> tuple[Any, Any]:
@@ -42,8 +44,10 @@ def gemm_bias_grad(a: Any, b: Any, *, bias_grad: Any = None, of: str = "out", **
     for name, x in (("a", a), ("b", b)):
         if (rank := len(getattr(x, "shape", (0, 0)))) != 2:
             raise ShapeError(f"{name} has {rank} dimensions; it must have 2, because all rows have one bias")
-    if options.pop("workspace", None) is not None:
-        raise TypeError("gemm_bias_grad() got an unexpected keyword argument 'workspace'")
+    for name in options.keys() - _OPTIONS:
+        if name != "workspace" or options[name] is not None:
+            raise TypeError(f"gemm_bias_grad() got an unexpected keyword argument '{name}'")
+    options.pop("workspace", None)
     result = options.get("out")
     name = view(a, "a").dtype.name if result is None else view(result, "out").dtype.name
     stored = dtype(OUT_DTYPES.get(name, (name,))[0] if result is None else name)

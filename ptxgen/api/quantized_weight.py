@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ptxgen.api.arrays import View, alignment_of, as_numpy, is_cupy, is_torch, require_same_memory, tensor, view
-from ptxgen.arguments import integer, word
+from ptxgen.arguments import is_integer, shown, word
 from ptxgen.errors import DtypeError, InputError, ShapeError
 from ptxgen.operations.quantized.problem import EXACT, FAST, PRECISIONS
 from ptxgen.problem.dtypes import dtype
@@ -103,9 +103,10 @@ class QuantizedWeight:
         if given.dtype.name not in FLOATS:
             raise DtypeError(f"weight is {given.dtype}; it must be float16, bfloat16 or float32")
         *rows, k = given.shape
-        group = integer("group", group, 0, max(GROUPS))
-        if group not in GROUPS:
-            raise ShapeError(f"group is {group}; it must be {', '.join(map(str, GROUPS[1:]))}, or 0, all of a row")
+        if not is_integer(group, 0, max(GROUPS)) or int(group) not in GROUPS:
+            named = ", ".join(map(str, GROUPS[1:]))
+            raise ShapeError(f"group is {shown(group)}; it must be {named}, or 0, all of a row")
+        group = int(group)
         if group and k % group:
             raise ShapeError(f"group is {group}; it must divide the {k} columns of weight, or be 0")
         if k % known.per_byte:

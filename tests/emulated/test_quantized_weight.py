@@ -152,6 +152,8 @@ A = np.zeros((3, 256), np.float16)
             "weight has 251 columns; with format s4, two in a byte, they must be even",
         ),
         (lambda: QuantizedWeight.quantize(A, group=48), ShapeError, "group is 48; it must be 32, 64, 128, or 0"),
+        (lambda: QuantizedWeight.quantize(A, group=129), ShapeError, "group is 129; it must be 32, 64, 128, or 0"),
+        (lambda: QuantizedWeight.quantize(A, group="32"), ShapeError, "group is '32'; it must be 32, 64, 128, or 0"),
         (lambda: QuantizedWeight.quantize(PACKED), DtypeError, "weight is u8; it must be float16"),
         (lambda: ptxgen.gemm(A[:, 1:], W), ShapeError, "a is 3x255 and b has 4 rows of 256 quantized weights"),
         (lambda: ptxgen.gemm(A.astype(np.float32), W), DtypeError, "a is f32; with quantized weights it must be"),

@@ -681,3 +681,12 @@ def test_what_has_no_text_is_refused() -> None:
     with pytest.raises(InputError, match=r"epilogue has x\*2; an exported library has operations with names"):
         epilogue_sum("bias_column,x*2")
     assert epilogue_op("clamp(0,6)").exact is False
+
+
+def test_options_of_gemm_bias_grad_are_those_of_gemm() -> None:
+    a, b = np.ones((4, 8), np.float32), np.ones((8, 5), np.float32)
+    with pytest.raises(TypeError, match=r"gemm_bias_grad\(\) got an unexpected keyword argument 'scale'"):
+        ptxgen.gemm_bias_grad(a, b, scale=2)
+    with pytest.raises(TypeError, match=r"gemm_bias_grad\(\) got an unexpected keyword argument 'workspace'"):
+        ptxgen.gemm_bias_grad(a, b, workspace=a)
+    assert ptxgen.gemm_bias_grad(a, b, workspace=None)[1].tolist() == [32] * 5
