@@ -207,6 +207,7 @@ VARIABLES = (
 )
 
 _NAMES = tuple(v.name for v in VARIABLES)
+_BY_FIELD = {v.field: v for v in VARIABLES}
 #: the variables of the environment on which the user's directories depend
 _FOLDERS = ("HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "LOCALAPPDATA", "APPDATA", "USERPROFILE")
 
@@ -217,6 +218,13 @@ def settings() -> Settings:
     Each call reads the environment. InputError: a variable breaks a rule; the message names the variable and the rule.
     """
     return _settings(tuple(map(os.environ.get, (*_NAMES, *_FOLDERS))))
+
+
+def setting(field: str) -> Any:
+    """One field of ``settings()``, for calls that read no other."""
+    v = _BY_FIELD[field]
+    text = os.environ.get(v.name, "").strip()
+    return v.read(v.name, text) if text else v.default()
 
 
 @lru_cache(maxsize=64)

@@ -15,7 +15,7 @@ from pathlib import Path
 from ptxgen.errors import InputError
 from ptxgen.problem.registry import Problem
 from ptxgen.runtime.driver import Driver
-from ptxgen.settings import settings
+from ptxgen.settings import setting
 from ptxgen.tuning.progress import counted
 from ptxgen.tuning.store import shapes_file
 
@@ -29,7 +29,7 @@ observers: list[Observer] = []
 
 def active() -> tuple[Observer, ...]:
     """The current observers."""
-    path = settings().record
+    path = setting("record")
     return (*observers, *((recorder(path).count,) if path is not None else ()))
 
 

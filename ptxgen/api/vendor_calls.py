@@ -40,7 +40,7 @@ class FasterVendor:
 
 def require_mode(vendor: str | None) -> str:
     """``vendor``, or the value of ``PTXGEN_VENDOR`` if it is None. InputError: it is unknown."""
-    return settings.settings().vendor if vendor is None else word("vendor", vendor, settings.VENDORS)
+    return settings.setting("vendor") if vendor is None else word("vendor", vendor, settings.VENDORS)
 
 
 @lru_cache(maxsize=launches.MAX_CALLS)

@@ -8,7 +8,7 @@ import pytest
 
 from ptxgen import settings as module
 from ptxgen.errors import InputError, UnavailableError
-from ptxgen.settings import VARIABLES, Settings, docs, settings
+from ptxgen.settings import VARIABLES, Settings, docs, setting, settings
 
 
 @pytest.fixture(autouse=True)
@@ -89,3 +89,12 @@ def test_missing_templates_are_an_error_that_names_the_folder(monkeypatch: pytes
     monkeypatch.setattr(module, "__file__", str(tmp_path / "ptxgen" / "settings.py"))
     with pytest.raises(UnavailableError, match="templates"):
         module.templates_dir()
+
+
+def test_one_setting_is_that_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    for text in ("", "never", " AUTO "):
+        monkeypatch.setenv("PTXGEN_VENDOR", text)
+        assert setting("vendor") == settings().vendor
+    monkeypatch.setenv("PTXGEN_VENDOR", "sometimes")
+    with pytest.raises(InputError, match="PTXGEN_VENDOR is 'sometimes'"):
+        setting("vendor")
