@@ -58,3 +58,12 @@ def test_candidates_of_nearest_rows_take_few_instructions() -> None:
                 output = stage.problem.program.outputs[0]
                 value = output.condition if isinstance(output, Select) else output.value
                 assert not {"sqrt", "select"} & {x.op for x in walk(value)}, case.name
+
+
+def test_values_that_are_used_often_are_visited_once() -> None:
+    value = "accum + p[i]"
+    for _ in range(5):
+        value = f"max({value}, r[j]) - min({value}, -r[j])"
+    (program,), made = separated([parse(STEP.format(f"C[i] min= {value};"), TYPES)])
+    assert [x.name for x in made] == ["column_values_0"]
+    assert "column_values_0[j]" in variables(program.outputs[0].value)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 from ptxgen.expr.node import Node, node, substituted, variable, variables, walk
 from ptxgen.operations.task.assembling import array_of
@@ -47,6 +48,7 @@ def _separated(program: Program, values: dict[Node, VectorValue]) -> Program:
     output = program.outputs[0]
     vectors = {x.name for x in program.inputs if x.dtype == "f32" and x.name not in ("A", "B")}
 
+    @cache
     def changed(x: Node) -> Node:
         if not x.arguments:
             return x
