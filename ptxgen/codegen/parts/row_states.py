@@ -158,10 +158,16 @@ class RowStates(Part):
         return self._add_together(q, values, Temporaries("r"))
 
     def _add_together(self, q: int, values: Sequence[str], used: Temporaries) -> list[str]:
+        return self._add_at(q, values, [constant(NO_INDEX, INDEX)] * len(values), {}, used)
+
+    def _add_at(
+        self, q: int, values: Sequence[str], positions: Sequence[Node], known: dict[Node, str], used: Temporaries
+    ) -> list[str]:
+        """The instructions that add values to state ``q``. ``positions``: their positions, expressions of the variables
+        whose registers are ``known``."""
         each = [variable(f"value{n}", self.reduction.type) for n in range(len(values))]
-        nowhere = [constant(NO_INDEX, INDEX)] * len(each)
-        roots = self.reduction.added_all(tuple(self._state(q)), each, nowhere)
-        return self._assigned(q, roots, dict(zip(each, values, strict=True)), "", used)
+        roots = self.reduction.added_all(tuple(self._state(q)), each, positions)
+        return self._assigned(q, roots, {**known, **dict(zip(each, values, strict=True))}, "", used)
 
     def join(self, q: int) -> list[str]:
         """The instructions that join state ``q`` with ``other``."""

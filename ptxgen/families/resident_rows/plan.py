@@ -151,13 +151,9 @@ class ResidentStates(RowStates):
         return self._add_all(r, values, first, Temporaries("s"))
 
     def _add_all(self, r: int, values: Sequence[str], first: str, used: Temporaries) -> list[str]:
-        ptx_type, at = self.reduction.type, variable("first", INDEX)
-        each = [variable(f"value{n}", ptx_type) for n in range(len(values))]
-        state = self._state(r)
-        positions = [node("+", INDEX, at, constant(n, INDEX)) if n else at for n in range(len(each))]
-        roots = self.reduction.added_all(tuple(state), each, positions)
-        known = {**state, at: first, **dict(zip(each, values, strict=True))}
-        return statements(roots, known, list(state.values()), sm=self.sm, temporaries=used, fast=self.fast).lines
+        at = variable("first", INDEX)
+        positions = [node("+", INDEX, at, constant(n, INDEX)) if n else at for n in range(len(values))]
+        return self._add_at(r, values, positions, {at: first}, used)
 
     @property
     def temporaries(self) -> list[str]:
