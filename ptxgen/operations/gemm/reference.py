@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,6 +11,8 @@ import numpy as np
 from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.problem.block_scales import DEPTH
 from ptxgen.problem.reference import Array, magnitudes, wide
+
+BLOCKS = 8  #: the blocks along K whose operands are scaled together
 
 
 def as_matrices(p: Gemm, a: Array, b: Array) -> tuple[Array, Array]:
@@ -43,13 +46,25 @@ def _scaled(p: Gemm, a: Array, b: Array, arrays: Mapping[str, Array]) -> tuple[A
         x = np.swapaxes(x, -1, -2) if s.by_k else x
         columns.append(np.repeat(x, s.rows, axis=-2)[..., :extent, :])
     exact = scale = np.zeros((*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), p.m, p.n))
+    limits = np.finfo(np.float32)
+    sizes = [np.abs(x[np.nonzero(x)]) for x in columns]
+    greatest, least = (math.prod(float(f(x, initial=1)) for x in sizes) for f in (np.max, np.min))
+    if limits.tiny <= least and greatest <= limits.max:  # no product of two scales leaves the normal numbers of f32
+        for first in range(0, columns[0].shape[-1], BLOCKS):
+            of_k = slice(first * DEPTH, (first + BLOCKS) * DEPTH)
+            left, right = a[..., of_k], b[..., of_k, :]
+            by_k = [np.repeat(np.float64(x[..., first : first + BLOCKS]), DEPTH, axis=-1) for x in columns]
+            left = left * by_k[0][..., : left.shape[-1]]
+            right = right * np.swapaxes(by_k[1], -1, -2)[..., : right.shape[-2], :]
+            exact, scale = exact + left @ right, scale + np.abs(left) @ np.abs(right)
+        return exact, scale
     for n in range(columns[0].shape[-1]):
         of_k = slice(n * DEPTH, (n + 1) * DEPTH)
         left, right = a[..., of_k], b[..., of_k, :]
         scales = columns[0][..., n, None] * columns[1][..., None, :, n]  # in f32
-        sizes = np.where(np.isinf(scales), np.inf, np.nan_to_num(np.abs(scales) * (np.abs(left) @ np.abs(right))))
+        parts = np.where(np.isinf(scales), np.inf, np.nan_to_num(np.abs(scales) * (np.abs(left) @ np.abs(right))))
         scales = np.where(np.isinf(scales), np.nan, scales).astype(np.float64)
-        exact, scale = exact + scales * (left @ right), scale + sizes
+        exact, scale = exact + scales * (left @ right), scale + parts
     return exact, scale
 
 
