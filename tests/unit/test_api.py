@@ -634,6 +634,10 @@ def tensors(on: Driver, stream: int = 0):
             size = out.itemsize
             return np.lib.stride_tricks.as_strided(out, self.shape, [s * size for s in self.strides]).copy()
 
+        @property
+        def T(self) -> Tensor:  # noqa: N802
+            return Tensor(self.host.T, self.at, self.strides[::-1])
+
         def like(self, shape, strides) -> Tensor:
             return Tensor(np.zeros(shape, self.host.dtype), self.at, strides)
 
@@ -666,6 +670,46 @@ def test_second_call_on_tensors_uses_the_cache(gpu, torch):
     assert gpu.driver.streams == [1, 1, 42]
     ptxgen.gemm(torch.Tensor(x), torch.Tensor(y), alpha=2.0)
     assert len(launches.launches) == 2
+
+
+def test_products_with_an_epilogue_use_the_cache(gpu, torch):
+    x, y, z = (integers((8, 8), seed=n) for n in range(3))
+    bias = integers((1, 8), seed=3)[0]
+    for a, b, c, order in ((x, y, z, (8, 1)), (y, z, x, (8, 1)), (z, x, y, (1, 8)), (x, z, y, (1, 8))):
+        expected = a @ b + bias + c
+        arrays = [torch.Tensor(np.ascontiguousarray(each if order[1] == 1 else each.T)) for each in (c, 0 * c, 0 * c)]
+        residual, out, sums = (each.part(8, 8, 0, order) for each in arrays)
+        options = {"bias": torch.Tensor(bias), "residual": residual, "activation": "relu"}
+        ptxgen.gemm(torch.Tensor(a), torch.Tensor(b), out=out, sums=sums, **options)
+        assert np.array_equal(out.value, np.maximum(expected, 0))
+        assert np.array_equal(sums.value, expected)
+        if order[1] == 1:
+            assert np.array_equal(ptxgen.gemm(torch.Tensor(a), torch.Tensor(b), **options).value, out.value)
+    assert len(launches.launches) == 3  # with out, without, and with columns of out that are contiguous
+    assert len(gpu.asked) == 3
+    with pytest.raises(OverlapError, match="out shares memory with residual"):
+        ptxgen.gemm(torch.Tensor(x), torch.Tensor(y), out=out, bias=options["bias"], residual=out)
+    with pytest.raises(OverlapError, match="sums shares memory with residual"):
+        ptxgen.gemm(torch.Tensor(x), torch.Tensor(y), out=out, sums=residual, **options)
+
+
+def test_arrays_that_are_one_are_no_others(gpu, torch):
+    """A call with one array in two places stores no launch, whose order of addresses would be a guess."""
+    x, y = integers((8, 8)), integers((8, 8), seed=1)
+    t = torch.Tensor(x)
+    for first, second in ((t, t), (t, torch.Tensor(y)), (torch.Tensor(y), t)):
+        out = ptxgen.gemm(first, second, residual=t)
+        assert np.array_equal(out.value, first.value @ second.value + x)
+    assert not launches.launches
+
+
+def test_gradients_of_biases_use_the_cache(gpu, torch):
+    for seed, of in ((0, "out"), (1, "out"), (0, "a"), (1, "a"), (0, "b"), (1, "b")):
+        x, y = integers((8, 8), seed=seed), integers((8, 8), seed=2)
+        out, sums = ptxgen.gemm_bias_grad(torch.Tensor(x), torch.Tensor(y), of=of)
+        assert np.array_equal(out.value, x @ y)
+        assert np.array_equal(sums.value, {"out": (x @ y).sum(0), "a": x.sum(1), "b": y.sum(0)}[of])
+        assert len(launches.launches) == len(gpu.asked) == ("out", "a", "b").index(of) + 1
 
 
 def test_cache_keys_hold_numbers_by_value(gpu, torch):
