@@ -177,6 +177,19 @@ def test_states_of_large_problems_take_little_workspace() -> None:
     assert plan_for(p, parse_config(SIMT), H200).launch(lower(p)).workspace == 8 * 8 * (1 << 15) * result_ranges.STEP
 
 
+@pytest.mark.parametrize(("m", "n", "ranges"), [(1 << 12, 1 << 20, 1), (1 << 16, 1 << 16, 2), (1 << 20, 1 << 12, 1)])
+def test_states_may_take_as_much_workspace_as_packed_operands(m: int, n: int, ranges: int) -> None:
+    """Each range packs the other operand again."""
+    text = "A:f32[i,k];B:f32[j,k];where(i,j){reduce(k){accum+=A[i,k]*B[j,k];}C[i]logsumexp=accum;}"
+    p = Task(m, n, 96, "NT", text=text, compute="f32_bf16x6")
+    config = parse_config("family=wgmma ml=128 nl=176 u=32 kg=1 vec_c=2 math_warpgroups=2 persistent=1")
+    launch = plan_for(p, config, H200).launch(lower(p))
+    steps = ["task_f32_nt_split_bf16x3", "task_f32_nt", "task_f32_nt_join"]
+    assert [step.entry for step in launch.steps] == steps * ranges
+    packed = 3 * 2 * 128 * (m + n)
+    assert packed < launch.workspace <= 2 * packed
+
+
 # ---- groups
 
 

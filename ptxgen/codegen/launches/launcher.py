@@ -71,10 +71,16 @@ class GemmLauncher:
         """The ranges of results that have launches of their own, each with its problem; none: one launch computes all
         results. Kept states are the last region of the workspace; the first range has the largest regions before it."""
         kept = 0
-        for x in ranges_of(problem, lambda: self._claimed(problem, 1)[0].bytes):
+        for x in ranges_of(problem, lambda: self._claimed(problem, 1)[0].bytes, lambda: self._packed_bytes(problem)):
             p = x.problem(problem)
             kept = kept or ceil_div(self._launch_range(p, BatchRange(0, 1), None).workspace, ALIGNMENT) * ALIGNMENT
             yield p, replace(x, kept=kept)
+
+    def _packed_bytes(self, problem: KernelProblem) -> int:
+        """The bytes of the packed operands of the product of ``problem``."""
+        workspace = Allocator()
+        self.packing.allocate(problem, BatchRange(0, 1), workspace)
+        return workspace.bytes
 
     def _claimed(self, problem: KernelProblem, items: int) -> tuple[Allocator, int]:
         """The workspace for partial results of ``items`` batch items, and the offset of the sink's part of it."""
