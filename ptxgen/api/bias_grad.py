@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from inspect import signature
 from typing import Any
@@ -19,6 +20,8 @@ from ptxgen.problem.epilogue_ops import epilogue_op
 
 #: the types of operands whose elements the kernel of a product can add
 SUMMED = ("f16", "bf16", "f32", "f64")
+#: the options of ``gemm`` that are arrays
+_ARRAYS = ("out", "bias", "residual", "aux", "sums", "scale_a", "scale_b")
 _OPTIONS = signature(gemm.gemm).parameters.keys() - {"workspace"}
 
 
@@ -40,6 +43,13 @@ def gemm_bias_grad(a: Any, b: Any, *, bias_grad: Any = None, of: str = "out", **
 
     ShapeError, DtypeError, OverlapError, InputError: an argument breaks a rule.
     """
+    arrays = {name: options.get(name) for name in _ARRAYS} | {"a": a, "b": b, "bias_grad": bias_grad}
+    rest = tuple((name, x) for name, x in options.items() if name not in _ARRAYS)
+    by_value = all(isinstance(options.get(name, 1), int | float | complex) for name in ("alpha", "beta"))
+    call = epilogue_calls.call_of(arrays, (of, rest)) if by_value and not callable(options.get("activation")) else None
+    if (made := epilogue_calls.launched(call, a)) is not None:
+        product = made["out"] if "out" in made else options["out"]
+        return product.T if of == "b" and "out" in made else product, made.get("bias_grad", bias_grad)
     word("of", of, ("out", "a", "b"))
     for name, x in (("a", a), ("b", b)):
         if (rank := len(getattr(x, "shape", (0, 0)))) != 2:
@@ -75,7 +85,9 @@ def gemm_bias_grad(a: Any, b: Any, *, bias_grad: Any = None, of: str = "out", **
             raise ShapeError(f"bias_grad has a stride of {given.strides[0]} elements; they must be contiguous")
     if _adds_in_kernel(a, b, of, options):
         sums = new_arrays.empty_array(a, (length,), element) if bias_grad is None else bias_grad
-        out = _multiply(a, b, sums, of, **options)
+        if call is not None and bias_grad is None:
+            call = replace(call, made={"bias_grad": sums})
+        out = _multiply(a, b, sums, of, call, **options)
         return out, sums if bias_grad is not None else new_arrays.result_of(sums, a)
     out = gemm.gemm(a, b, **options)
     summed = {"out": out, "a": a.T, "b": b}[of]
@@ -107,6 +119,7 @@ def _multiply(
     b: Any,
     bias_grad: Any,
     of: str,
+    call: epilogue_calls.Call | None,
     *,
     alpha: complex = 1.0,
     beta: complex = 0.0,
@@ -122,26 +135,20 @@ def _multiply(
     scale_b: Any = None,
     vendor: str | None = None,
 ) -> Any:
-    """The product with the sums of ``of`` in ``bias_grad``. The options are those of ``gemm``."""
+    """The product with the sums of ``of`` in ``bias_grad``, whose launch is stored for ``call``. The options are those
+    of ``gemm``."""
     if of == "b":  # the rows of A in Cᵀ = BᵀAᵀ, which is stored by rows
         transposed = None if out is None else out.T
         options: dict[str, Any] = {"alpha": alpha, "beta": beta, "compute": compute}
         options |= {"deterministic": deterministic, "vendor": vendor}
-        result = _multiply(b.T, a.T, bias_grad, "a", out=transposed, **options)
+        result = _multiply(b.T, a.T, bias_grad, "a", call, out=transposed, **options)
         return result.T if out is None else out
     sums_of = {"out": "column_sums", "a": "a_sums"}[of]
     epilogue = scale_a, scale_b, bias, residual, activation, aux
     settings = gemm.number(alpha, "alpha"), gemm.number(beta, "beta"), compute, deterministic
-    key, addresses = None, dict[str, int]()
-    if not callable(activation):
-        arrays = {"a": a, "b": b, "out": out, "bias": bias, "residual": residual, "aux": aux, "sums": sums}
-        arrays |= {"scale_a": scale_a, "scale_b": scale_b, sums_of: bias_grad}
-        key, addresses = epilogue_calls.key_of(arrays, (*settings, vendor, activation))
-        if (stored := epilogue_calls.launched(key, addresses, a, out)) is not None:
-            return stored
     with call_lock.lock:
         result = gemm.launch_uncached(
-            key, a, b, out, *settings, epilogue, None, vendor=vendor, sums=sums, given=addresses, **{sums_of: bias_grad}
+            None, a, b, out, *settings, epilogue, None, vendor=vendor, sums=sums, call=call, **{sums_of: bias_grad}
         )
     return new_arrays.result_of(result, a) if out is None else result
 

@@ -11,24 +11,33 @@ from ptxgen.api.arrays import View, records_gradient
 from ptxgen.runtime.runner import Runner
 
 #: the arguments that kernels write
-WRITTEN = ("out", "sums", "column_sums", "a_sums")
+WRITTEN = ("out", "sums", "bias_grad")
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call that is not cached yet. ``key``: that of its launch; ``addresses``: those of the arguments that are
+    arrays, by name; ``made``: the arrays for results that it allocated, by name."""
+
+    key: Any
+    addresses: dict[str, int]
+    made: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Prepared:
     """What a later call with the same key needs besides the launch function. ``order``: the names of the arguments in
-    the order of the kernel's arrays; ``sizes``: bytes of each; ``shape``, ``dtype``: those of the result."""
+    the order of the kernel's arrays; ``sizes``: bytes of each; ``made``: shape and dtype of the results that the call
+    allocates."""
 
     order: tuple[str, ...]
     sizes: Mapping[str, int]
-    shape: tuple[int, ...]
-    dtype: Any
+    made: Mapping[str, tuple[tuple[int, ...], Any]]
 
 
-def key_of(arrays: Mapping[str, Any], options: tuple[Any, ...]) -> tuple[Any, dict[str, int]]:
-    """The pair (launch cache key, addresses by name of the argument) of a call. ``arrays``: the arguments that are
-    arrays or None. The key is None for arrays of other libraries, and for tensors that need checks not covered by the
-    key."""
+def call_of(arrays: Mapping[str, Any], options: tuple[Any, ...]) -> Call | None:
+    """The call with ``arrays``, the arguments that are arrays or None, and other ``options``. None: arrays of other
+    libraries, and tensors that need checks not covered by a key."""
     about: list[Any] = []
     addresses: dict[str, int] = {}
     try:
@@ -37,27 +46,27 @@ def key_of(arrays: Mapping[str, Any], options: tuple[Any, ...]) -> tuple[Any, di
                 continue
             at = x.data_ptr()
             if not at or x.is_neg() or x.is_conj() or (x.requires_grad and records_gradient(x)):
-                return None, {}
+                return None
             addresses[name] = at
             about.append((name, type(x), x.shape, x.stride(), x.dtype, at & 15, x.get_device()))
     except (AttributeError, TypeError, RuntimeError):  # RuntimeError: a sparse tensor
-        return None, {}
-    return (tuple(about), options), addresses
+        return None
+    return Call((tuple(about), options), addresses, {})
 
 
-def launched(key: Any, addresses: dict[str, int], a: Any, out: Any) -> Any:
-    """The result of a call whose launch is cached; None if none is, or if arguments overlap."""
-    ready = launches.cached(key) if key is not None else None
-    if ready is None:
+def launched(call: Call | None, a: Any) -> Mapping[str, Any] | None:
+    """Launches a call whose launch is cached. The results that it allocates, by name; None if no launch is cached, or
+    if arguments overlap. ``a``: an array in whose memory results are."""
+    ready = launches.cached(call.key) if call is not None else None
+    if call is None or ready is None:
         return None
     launch, prepared, _ = ready
-    if out is None:
-        out = a.new_empty(prepared.shape, dtype=prepared.dtype)
-        addresses["out"] = out.data_ptr()
+    made = {name: a.new_empty(shape, dtype=dtype) for name, (shape, dtype) in prepared.made.items()}
+    addresses = call.addresses | {name: x.data_ptr() for name, x in made.items()}
     if overlap(addresses, prepared.sizes):
         return None
     launch(tuple(map(addresses.__getitem__, prepared.order)), streams.current_stream(a))
-    return out
+    return made
 
 
 def overlap(addresses: Mapping[str, int], sizes: Mapping[str, int]) -> bool:
@@ -72,23 +81,15 @@ def overlap(addresses: Mapping[str, int], sizes: Mapping[str, int]) -> bool:
 
 
 def store(
-    key: Any,
-    launch: Any,
-    addresses: Mapping[str, int],
-    used: Mapping[str, View],
-    order: tuple[int, ...],
-    dtype: Any,
-    shape: tuple[int, ...],
-    runner: Runner,
+    call: Call, launch: Any, used: tuple[View, ...], order: tuple[int, ...], made: Mapping[str, Any], runner: Runner
 ) -> None:
-    """Caches the launch function of a call. ``addresses``: those of the arguments; ``used``: the arguments and the
-    result as the call used them; ``order``: the addresses of the kernel's arrays; ``dtype``, ``shape``: those of the
-    result. A call that copied an argument, or whose arguments share an address, is not cached."""
-    by_address = {v.address: n for n, v in used.items()}
-    given = dict(addresses) | {"out": used["out"].address}
-    if len(by_address) < len(used) or any(by_address.get(at) != n for n, at in given.items()) or len(given) < len(used):
-        return
-    if not set(order) <= by_address.keys():
-        return
-    sizes = {n: v.span[1] - v.address for n, v in used.items()}  # strides of PyTorch are not negative
-    launches.store(key, launch, Prepared(tuple(by_address[x] for x in order), sizes, shape, dtype), runner)
+    """Caches the launch function of a call. ``used``: the arguments and results as the launch uses them; ``order``: the
+    addresses of the kernel's arrays; ``made``: further results that were allocated. A call that copied an argument, or
+    whose arguments share an address, is not cached."""
+    results = {name: (tuple(x.shape), x.dtype) for name, x in (*call.made.items(), *made.items())}
+    at = call.addresses | {name: x.data_ptr() for name, x in (*call.made.items(), *made.items())}
+    names = {address: name for name, address in at.items()}
+    sizes = {v.address: v.span[1] - v.address for v in used}  # strides of PyTorch are not negative
+    if len(names) == len(at) == len(used) and names.keys() == sizes.keys() and names.keys() >= {*order}:
+        by_name = {name: sizes[address] for name, address in at.items()}
+        launches.store(call.key, launch, Prepared(tuple(names[x] for x in order), by_name, results), runner)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -143,18 +142,17 @@ def gemm(
             own = caller_workspace.workspace_address(workspace, runner, a=a, b=b, out=out)
             launch((at_a, at_b, at_c), streams.current_stream(a), own)
             return out  # type: ignore[no-any-return]
-    addresses: dict[str, int] = {}
-    options = (alpha, beta, compute, deterministic)
+    options, call = (alpha, beta, compute, deterministic), None
     if not plain and workspace is None and not callable(activation):
         arrays = {"a": a, "b": b, "out": out, "bias": bias, "residual": residual, "aux": aux, "sums": sums}
         arrays |= {"scale_a": scale_a, "scale_b": scale_b}
-        key, addresses = epilogue_calls.key_of(arrays, (*options, vendor, activation))
-        if (stored := epilogue_calls.launched(key, addresses, a, out)) is not None:
-            return stored  # type: ignore[no-any-return]
+        call = epilogue_calls.call_of(arrays, (*options, vendor, activation))
+        if (made := epilogue_calls.launched(call, a)) is not None:
+            return made.get("out", out)  # type: ignore[no-any-return]
     with call_lock.lock:
         epilogue_args = (scale_a, scale_b, bias, residual, activation, aux)
         result = launch_uncached(
-            key, a, b, out, *options, epilogue_args, workspace, vendor=vendor, sums=sums, given=addresses
+            key, a, b, out, *options, epilogue_args, workspace, vendor=vendor, sums=sums, call=call
         )
     return new_arrays.result_of(result, a) if out is None else result  # type: ignore[no-any-return]
 
@@ -233,11 +231,11 @@ def launch_uncached(
     sums: Any = None,
     column_sums: Any = None,
     a_sums: Any = None,
-    given: Mapping[str, int] | None = None,
+    call: epilogue_calls.Call | None = None,
 ) -> Any:
     """Checks the arguments, selects, generates and launches; stores the launch under ``key`` if later calls can use it.
     ``allocation`` is stored with the launch: how a later call allocates the result (default: as ``gemm`` does).
-    ``given``: the addresses of the arguments if ``epilogue_calls`` made the key.
+    ``call``: the call under whose key the launch is stored, if it has an epilogue.
     ``column_sums``, ``a_sums``: the arrays to which the sums of the columns of C, and of the rows of A, are stored; C
     must be row-major, and A, B and C have elements. The caller holds ``call_lock.lock``."""
     if isinstance(b, QuantizedWeight):
@@ -289,7 +287,7 @@ def launch_uncached(
         raise ShapeError(f"out has strides {vc.strides}; with a gated activation its rows must be contiguous")
     by_item = epilogue.ops if not epilogue.blocks[0] else ("scale_rows",)
     folded = batch_views.fold_batch(*summed, vc, by_item)
-    arguments = {"a": va, "b": vb, "out": vc, **dict(epilogue.arrays)}
+    used = (va, vb, vc, *dict(epilogue.arrays).values())
     swapped, problem, operands = _problem(*folded, compute, deterministic, ",".join(epilogue.ops) if gated else "")
     if epilogue.arrays or epilogue.ops:
         epilogue = epilogue.transposed() if swapped else epilogue
@@ -311,10 +309,10 @@ def launch_uncached(
     names = ("B", "A", *problem.arrays[2:]) if swapped else problem.arrays
     launch = launch_function.make_launch(runner, alpha, beta, names, use=vendor)
     addresses = tuple(arrays[n].address for n in names)
-    with streams.ordered(on, stream, (va, vb, vc, *dict(epilogue.arrays).values())):
+    with streams.ordered(on, stream, used):
         launch(addresses, stream, own)
-    if given and key is not None:
-        epilogue_calls.store(key, launch, given, arguments, addresses, result.dtype, shape, runner)
+    if call is not None:
+        epilogue_calls.store(call, launch, used, addresses, {"out": result} if out is None else {}, runner)
     elif key is not None and addresses[:2] == (va.address, vb.address):
         sizes = (v.span[1] - v.address for v in (va, vb, vc))  # strides of PyTorch are not negative
         launches.store(key, launch, allocation or (shape, result.dtype, *sizes), runner)

@@ -635,6 +635,11 @@ def tensors(on: Driver, stream: int = 0):
             return np.lib.stride_tricks.as_strided(out, self.shape, [s * size for s in self.strides]).copy()
 
         @property
+        def row(self) -> Tensor:
+            """The first row."""
+            return Tensor(self.host[0], self.at, self.strides[1:])
+
+        @property
         def T(self) -> Tensor:  # noqa: N802
             return Tensor(self.host.T, self.at, self.strides[::-1])
 
@@ -710,6 +715,20 @@ def test_gradients_of_biases_use_the_cache(gpu, torch):
         assert np.array_equal(out.value, x @ y)
         assert np.array_equal(sums.value, {"out": (x @ y).sum(0), "a": x.sum(1), "b": y.sum(0)}[of])
         assert len(launches.launches) == len(gpu.asked) == ("out", "a", "b").index(of) + 1
+    alpha = np.array(2.0)
+    for value in (2.0, 3.0):
+        alpha[...] = value
+        out, sums = ptxgen.gemm_bias_grad(torch.Tensor(x), torch.Tensor(y), alpha=alpha)
+        assert np.array_equal(sums.value, value * (x @ y).sum(0))
+    out, sums = torch.Tensor(x), torch.Tensor(np.ascontiguousarray(x[0]))
+    for first, second in ((x, y), (y, x)):
+        a, b = torch.Tensor(first), torch.Tensor(second)
+        given = ptxgen.gemm_bias_grad(a, b, out=out, bias_grad=sums)
+        assert given[0] is out
+        assert given[1] is sums
+        assert np.array_equal(sums.value, (first @ second).sum(0))
+    with pytest.raises(OverlapError, match="bias_grad shares memory with"):
+        ptxgen.gemm_bias_grad(a, b, out=out, bias_grad=a.row)
 
 
 def test_cache_keys_hold_numbers_by_value(gpu, torch):
