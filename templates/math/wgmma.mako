@@ -35,13 +35,13 @@ ${realign.realign()}\
     add.u32 %x_stage_desc_low, %x_desc_low, ${plan.x.stage_register};
     add.u32 %y_stage_desc_low, %y_desc_low, ${plan.y.stage_register};
 % for sum in m.stage_sums:
+${operand_sums.multiply(sum)}\
     wgmma.fence.sync.aligned;
   % for s in sum.products:
 ${descriptor("%x_desc", "%x_stage_desc_low", s.x, plan.x)}\
 ${descriptor("%y_desc", "%y_stage_desc_low", s.y, plan.y)}\
     wgmma.mma_async.sync.aligned.${m.instruction} ${sum.registers[s.mi, :]}, %x_desc, %y_desc, ${s.scale_d}${m.immediates};
   % endfor
-${operand_sums.multiply(sum)}\
     wgmma.commit_group.sync.aligned;
 ${promotion.promote(sum.complete)}\
 % endfor

@@ -20,6 +20,8 @@
     mov.b64 %ones_desc, {%tmp0, ${high}};
 </%def>
 
+## A branch ends a group of wgmma: ptxas commits what comes before. These products come first, because a wait for all but the last
+## group would otherwise wait for the products of C.
 <%def name="multiply(sum)">
     setp.ne.u32 %p, %y0, 0;
     @%p bra.uni ROWS_ADDED;

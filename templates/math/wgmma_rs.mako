@@ -86,12 +86,12 @@ ${pipeline.free_previous()}\
   % for to, low, high, row in f.permutes(k):
     prmt.b32 ${to}, ${low}, ${high}, %selector${row};
   % endfor
+${operand_sums.multiply_fragments(k)}\
     wgmma.fence.sync.aligned;
   % for s in m.step_products[k]:
 ${smem.descriptor("%y_desc", "%y_stage_desc_low", s.y, plan.y)}\
     wgmma.mma_async.sync.aligned.${m.instruction} ${m.wgmma_acc[s.mi, :]}, ${f.operands[k][s.mi]}, %y_desc, ${s.scale_d}${m.immediates};
   % endfor
-${operand_sums.multiply_fragments(k)}\
     wgmma.commit_group.sync.aligned;
   % if m.ends_sum(k):
 ${promotion.promote(m.complete_sums)}\

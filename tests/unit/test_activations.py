@@ -690,3 +690,18 @@ def test_options_of_gemm_bias_grad_are_those_of_gemm() -> None:
     with pytest.raises(TypeError, match=r"gemm_bias_grad\(\) got an unexpected keyword argument 'workspace'"):
         ptxgen.gemm_bias_grad(a, b, workspace=a)
     assert ptxgen.gemm_bias_grad(a, b, workspace=None)[1].tolist() == [32] * 5
+
+
+@pytest.mark.parametrize("layout", ["NT", "TT"])
+def test_no_branch_separates_products_of_c_from_their_commit(layout: str) -> None:
+    """ptxas ends a group of wgmma at a branch, so a wait for all but the last group would wait for the products of C.
+    Where A is not K-major, each K step has a group."""
+    p = Gemm(512, 512, 512, layout, "f32", "tf32", epilogue="sum_a")
+    text = "family=wgmma ml=128 nl=256 u=32 kg=1 math_warpgroups=2"
+    lines = render(plan_for(p, parse_config(text), H200)).text.splitlines()
+    ends = [n for n, line in enumerate(lines) if "wgmma.commit_group" in line]
+    assert len(ends) == (1 if layout == "NT" else 4)
+    for end in ends:
+        first = max(n for n in range(end) if "wgmma.fence" in lines[n])
+        assert sum("m64n256k8" in line for line in lines[first:end]) == (4 if layout == "NT" else 1)
+        assert not any("bra" in line or "m64n8k8" in line for line in lines[first:end])
