@@ -124,7 +124,12 @@ ${digits(b)}\
 % if len(b.terms) == 1:
     mul.wide.u32 %tmp64, ${b.terms[0][0]}, ${b.terms[0][1]};
     mad.lo.u64 %global_addr, %tmp64, ${b.size}, %base;
+  % if b.contiguous:
     mad.wide.u32 %global_addr, ${place}, ${b.size}, %global_addr;
+  % else:
+    mul.wide.u32 %tmp64, ${place}, ${b.along_stride};
+    mad.lo.u64 %global_addr, %tmp64, ${b.size}, %global_addr;
+  % endif
 % else:
     mul.lo.u32 %offset, ${place}, ${b.along_stride};
   % for value, stride in b.terms:

@@ -16,6 +16,7 @@ from tests.lowered import legal
 TYPES = (("f32", ""), ("f32", ""), ("f64", ""), ("f16", "f32"), ("f16", "f16"))
 DRAWS = 4000
 WIDE_DRAWS = 20000
+PACKING = 0.3  #: share of the drawn configurations that may pack operands
 
 
 def problem(rng: np.random.Generator, limit: int, d: Device) -> Gemm:
@@ -45,6 +46,8 @@ def config(
     sliced = rng.random(DRAWS) < 0.5
     values["kg"] = np.where(sliced, values["kg"], 1)
     values["splitk"] = np.where(sliced, values["splitk"], 0)
+    packs = rng.random(DRAWS) < PACKING
+    values |= {name: np.where(packs, values[name], 0) for name in ("operand_path_a", "operand_path_b")}
     values |= {name: np.full(DRAWS, value) for name, value in (fixed or {}).items()}
     if not d.has_async_copy:
         values |= {name: np.zeros(DRAWS, np.int64) for name in ("cp_async_a", "cp_async_b")}
@@ -86,6 +89,8 @@ def columns(rng: np.random.Generator, n: int) -> Columns:
         "raster_group": rng.integers(1, 20, n),
         "min_ctas_per_sm": rng.integers(1, 5, n),
     }
+    packs = rng.random(n) < PACKING
+    c |= {f"operand_path_{x}": np.where(packs, rng.integers(0, 2, n), 0) for x in "ab"}
     return Columns({name: v.astype(np.int64) for name, v in c.items()}, n)
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from ptxgen.codegen.config.config import PACK, Config
 from ptxgen.codegen.launches.c_kernels import AUX_KERNEL_THREADS
 from ptxgen.codegen.launches.launched import BatchRange, Launched
 from ptxgen.codegen.launches.packing import Packing
@@ -362,3 +363,22 @@ class CopyPacking(Packing):
         grid, shared = (max(sum(self._blocks(p)), 1), 1, items), max(code.shared for code in self.codes.values())
         block = (self.THREADS, 1, 1)
         return (Step(f"{self.entry}_pack", grid, block, shared, self.parameter_list.arguments(launched)),)
+
+
+@dataclass(frozen=True)
+class PathPacking(CopyPacking):
+    """The packing of the operands whose axis ``operand_path`` is ``pack``. The main kernel gets the offsets of their
+    copies in the workspace."""
+
+    config: Config
+
+    packs_empty = True
+
+    @cached_property
+    def names(self) -> list[str]:
+        return [name for name in "ab" if getattr(self.config, f"operand_path_{name}") == PACK]
+
+    @property
+    def product_parameters(self) -> list[Parameters]:
+        names = tuple(f"copy_offset128_{name}" for name in self.names)
+        return [Parameters("u32", names, lambda x: (offset // ROW for offset in x.buffers.packed.values()))]

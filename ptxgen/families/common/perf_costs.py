@@ -33,6 +33,8 @@ TABLE_US = 2.0  #: microseconds of the kernel that makes the descriptor table of
 PIPE = 0.99  #: share of the FMA peak that loops of many warps reach
 FEW_WARPS = 0.15  #: slow-down of a warp scheduler that has one warp; with two warps, half of it
 DRAM = 0.92  #: share of the data sheet's bandwidth that kernels reach
+#: the kernel that packs operands: microseconds of its launch, and share of the bandwidth that it reaches
+PACK_US, PACK_DRAM = 1.6, 0.7
 LOOP_LIMIT = 2500  #: instructions of the longest loop that fits the instruction cache
 
 #: form of split-K -> extra microseconds: a memset node, a flag to wait for, a second kernel

@@ -28,8 +28,6 @@ L2_SM, L2 = 44.7, 40.7  #: L2 bytes per clock: of one multiprocessor alone, and 
 STRADDLE = 0.97  #: extra 128-byte lines for each row that does not start at a line
 DRAM = 0.88  #: share of the data sheet's bandwidth
 LAUNCH_US, WAVE_US, GROUPS_US, EPILOGUE_SMEM_US = 1.55, 1.09, 0.17, 0.04
-#: the packing kernel: microseconds of its launch, and share of the bandwidth that it reaches
-PACK_US, PACK_DRAM = 1.6, 0.7
 STORE = 0.07  #: clocks per element of C
 REDUCE = 16.4  #: bytes of partial sums that a multiprocessor adds per clock
 SPLIT_US = {SPLIT_MEMSET: 1.2, SPLIT_FLAG: 1.9, SPLIT_WORKSPACE: 3.5}

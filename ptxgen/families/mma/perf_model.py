@@ -108,7 +108,7 @@ def cell(p: KernelProblem, c: Columns, g: MmaGeometry, d: Device) -> MmaCells:
     added = g.slices * p.results * p.accumulator.bytes / (cost.REDUCE * d.sms * d.clock * cost.CLOCK_SHARE)
     reduction = np.choose(np.clip(c.splitk, 0, 2), [cost.SPLIT_US[i] for i in range(3)])
     copied = 2 * g.packed_bytes if not packs_bits(p) else (1 + 8) * g.packed_bytes  # of bytes to bits
-    packing = cost.PACK_US + copied / (d.bandwidth * 1e3 * cost.PACK_DRAM)
+    packing = perf_costs.PACK_US + copied / (d.bandwidth * 1e3 * perf_costs.PACK_DRAM)
     packed = packs(c, "a") | packs(c, "b") | packs_bits(p)
     extra = np.where(c.kg > 1, added + reduction, 0.0) + np.where(packed, packing, 0.0)
     shared = (c.stream_k == 1) & (not grouped(p))

@@ -43,9 +43,9 @@ class TileBody(Plan):
     def _compose(self) -> None:
         scheduler_class = ItemGridScheduler if self._grid else TileTableScheduler
         scheduler = compose_scheduler(self, scheduler_class(self.config, False, self._table))
+        self.packing = Packing(self.problem, self.entry, self.batch)
         self.mainloop = mainloop(self, self.geometry)
         self.a, self.b = self.mainloop.a, self.mainloop.b
-        self.packing = Packing(self.problem, self.entry, self.batch)
         compose_epilogue(self, self.config.ns, self.b.contiguous, self.b.offset)
         compose_launch(self, self.a.addressing, self.b.addressing, scheduler)
 

@@ -7,6 +7,8 @@ from ptxgen.codegen.plan import Plan
 from ptxgen.codegen.tile_parts import compose_epilogue, compose_launch, compose_scheduler, table_packing, vector_bytes
 from ptxgen.families.common.fma.geometry import FmaGeometry
 from ptxgen.families.common.fma.mainloop import KERNEL, FmaMainloop, mainloop
+from ptxgen.families.common.fma.operand_packing import packs
+from ptxgen.families.common.fma.pack_rows import LongRowPacking
 from ptxgen.families.simt.global_fragments import GlobalFragmentMainloop, GlobalFragments
 
 
@@ -18,13 +20,21 @@ class SimtPlan(Plan):
 
     @property
     def access_bytes(self) -> tuple[int, int, int]:
-        return vector_bytes(self)
+        a, b, c = vector_bytes(self)
+        one = self.problem.element.bytes
+        return one if packs(self.config, "a") else a, one if packs(self.config, "b") else b, c
+
+    def _packing(self) -> Packing:
+        parts = (self.problem, self.entry, self.batch)
+        if packs(self.config, "a") or packs(self.config, "b"):
+            return LongRowPacking(*parts, self.config)
+        return Packing(*parts)
 
     def _compose(self) -> None:
         scheduler = compose_scheduler(self)
+        self.packing = table_packing(self) or self._packing()
         self.mainloop: FmaMainloop = mainloop(self, self.geometry)
         self.a, self.b = self.mainloop.a, self.mainloop.b
-        self.packing = table_packing(self) or Packing(self.problem, self.entry, self.batch)
         if "sum_a" in self.problem.needs:
             self.operand_sums = self.mainloop.operand_sums()
         compose_epilogue(self, self.config.ns, self.b.contiguous, self.b.offset)

@@ -20,6 +20,8 @@ VALUES = {
     "l2_prefetch": (0,),
     "listed_tiles": (0,),
     "column_pairs": (0,),
+    "operand_path_a": (0,),
+    "operand_path_b": (0,),
 }
 
 #: the axis ``stages`` without 0, as all kernels have stages

@@ -29,9 +29,9 @@ class WinogradPlan(Plan):
         fused = FusedOps.of(conv, False, self.device.sm)
         self.results = ResultTransform(conv, arithmetic, c, fused, self.pdl, self.entry, self.reduction.active)
         scheduler = compose_scheduler(self)
+        self.packing = WinogradPacking(self.problem, self.entry, self.batch)
         self.mainloop: FmaMainloop = mainloop(self, self.geometry)
         self.a, self.b = self.mainloop.a, self.mainloop.b
-        self.packing = WinogradPacking(self.problem, self.entry, self.batch)
         compose_epilogue(self, self.config.ns, self.b.contiguous, self.b.offset)
         compose_launch(self, self.a.addressing, self.b.addressing, scheduler)
 

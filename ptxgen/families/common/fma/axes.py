@@ -54,4 +54,6 @@ AXES = (
         "1: steps on pairs of 16-bit elements of adjacent columns, with each element of A twice in shared memory",
     ),
     common("pdl"),
+    common("operand_path_a", (0, 1)),
+    common("operand_path_b", (0, 1)),
 )

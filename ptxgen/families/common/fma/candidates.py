@@ -8,16 +8,17 @@ from typing import Any
 import numpy as np
 
 from ptxgen.codegen.config.axes import searched
-from ptxgen.codegen.config.config import SPLIT_MEMSET, Columns, Config
+from ptxgen.codegen.config.config import DIRECT, PACK, PDL_WITHIN, SPLIT_FLAG, SPLIT_MEMSET, Columns, Config
 from ptxgen.codegen.geometry import GROUPED_SHARED, accumulator_bytes, stores_via_smem
 from ptxgen.codegen.split_k import slices_of_k
-from ptxgen.families.common.candidates import Grid, default, multiplies_by
-from ptxgen.families.common.fma import axes
+from ptxgen.families.common.candidates import Grid, default, effective_pdl, multiplies_by
+from ptxgen.families.common.fma import axes, operand_packing
 from ptxgen.families.common.fma.geometry import (
     adjacent_c,
     geometry,
     has_paired_steps,
     loads_fragments,
+    packs_operands,
     pairs_columns,
     plain_sums,
     staging_bytes,
@@ -77,7 +78,18 @@ class FmaSpace(MultistageSpace):
         variables = super().variables(p)
         if not has_paired_steps(p):
             variables["column_pairs",] = [(0,)]
+        for name in "ab":  # a packed operand has loads of 16 bytes
+            path, vec = f"operand_path_{name}", f"vec_{name}"
+            del variables[path,]
+            packed = [(PACK, operand_packing.ACCESS // p.element.bytes)] * self.may_pack(p, name)
+            variables[path, vec] = [*((DIRECT, v) for (v,) in variables.pop((vec,))), *packed]
         return variables
+
+    def may_pack(self, p: KernelProblem, name: str) -> bool:
+        """True if a search packs operand ``name``, because its rows are along K, or too unaligned for 16 bytes."""
+        if PACK not in self.axes[f"operand_path_{name}"] or not packs_operands(p):
+            return False
+        return operand_packing.kmajor(p, name) or p.vectors["ab".index(name)] * p.element.bytes < operand_packing.ACCESS
 
     def depths(self, p: KernelProblem) -> tuple[int, ...]:
         """The values of ``u`` of candidates. If K is small, the greatest is the least value that needs one
@@ -106,6 +118,22 @@ class FmaSpace(MultistageSpace):
     def copy_modes(self, p: KernelProblem, every: bool = False) -> list[dict[str, int]]:
         a, b = self._copy_modes_by_operand(p)
         return [*a, *b] if every else [{**x, **y} for x in a for y in b]
+
+    def _path_changes(self, p: KernelProblem, config: Config) -> Iterator[dict[str, int]]:
+        """The changes that pack an operand, or both, and copy it by cp.async; for a packed operand those that read it
+        directly, and that start the main kernel early."""
+        vec = operand_packing.ACCESS // p.element.bytes
+        both: dict[str, int] = {}
+        for name, modes in zip("ab", self._copy_modes_by_operand(p), strict=True):
+            path = f"operand_path_{name}"
+            if operand_packing.packs(config, name):
+                yield from ({path: DIRECT, **mode} for mode in modes)
+                yield {"pdl": 0 if config.pdl else PDL_WITHIN}
+            elif self.may_pack(p, name):
+                packed = {path: PACK, f"cp_async_{name}": 1, f"kmajor_smem_{name}": 0, f"vec_{name}": vec}
+                yield packed
+                both |= packed
+        yield both
 
     def _copy_modes_by_operand(self, p: KernelProblem) -> list[list[dict[str, int]]]:
         """The copy modes of A, and the copy modes of B."""
@@ -158,11 +186,14 @@ class FmaSpace(MultistageSpace):
         )
 
     def changes(self, p: KernelProblem, d: Device, config: Config) -> Iterator[dict[str, int]]:
-        """Adds changes between kernels with and without shared memory, and changes to small depths of the latter."""
+        """Adds changes of operand paths, changes between kernels with and without shared memory, and changes to small
+        depths of the latter."""
         yield from super().changes(p, d, config)
+        yield from self._path_changes(p, config)
         if loads_fragments(p):
             off = ("cp_async_a", "cp_async_b", "kmajor_smem_a", "kmajor_smem_b", "epilogue_smem", "prefetch_k")
             unset = dict.fromkeys((*off, "fragment_prefetch", "deferred_sts", "stages"), 0) | {"ks": 1, "kl": 1}
+            unset |= {"operand_path_a": DIRECT, "operand_path_b": DIRECT}
             for u in (1, 2, 4, 8, 16):
                 yield {**unset, "u": u, "vec_a": min(config.vec_a, u), "vec_b": min(config.vec_b, u)}
 
@@ -172,6 +203,7 @@ class FmaSpace(MultistageSpace):
         kg = np.minimum(slices_of_k(p, c)[1], c.kg)
         return c.replace(
             kg=kg,
+            pdl=effective_pdl(p, c),
             splitk=np.where(kg > 1, c.splitk, SPLIT_MEMSET),
             epilogue_smem=np.where((c.kl > 1) | p.sink.shared_tile, default("epilogue_smem"), c.epilogue_smem),
             lane_interleave=np.where(one_row, default("lane_interleave"), c.lane_interleave),
@@ -181,8 +213,11 @@ class FmaSpace(MultistageSpace):
 
     def with_dependent_axes(self, p: KernelProblem, config: Config, changes: dict[str, int]) -> list[Config]:
         """Returns two configurations: one with the same ``lanes_m``, one with the ``lanes_m`` that makes the warp tile
-        most nearly square."""
+        most nearly square. Packed operands overwrite the cleared workspace that ``flag_red`` needs, which becomes
+        ``memset_red``."""
         [plain] = super().with_dependent_axes(p, config, changes)
+        if operand_packing.packs(plain, "a") or operand_packing.packs(plain, "b"):
+            plain = plain.replace(splitk=SPLIT_MEMSET if plain.splitk == SPLIT_FLAG else plain.splitk)
         if "lanes_m" in changes:
             return [plain]
         values = dict(plain.items())

@@ -12,6 +12,7 @@ from ptxgen.codegen.geometry import MultistageGeometry, OperandGeometry, accumul
 from ptxgen.codegen.split_k import tiles_and_slices
 from ptxgen.codegen.vectorized import SECTOR, WARP, BoolOrColumn, IntOrColumn, ceil_div, where
 from ptxgen.expr.node import variables
+from ptxgen.families.common.fma import operand_packing
 from ptxgen.lowering import step_rate
 from ptxgen.lowering.algebra import PLUS_TIMES, InnerExpression
 from ptxgen.lowering.descriptor_table import grouped
@@ -53,7 +54,7 @@ class FmaOperandGeometry(OperandGeometry):
     warp_threads: IntOrColumn  #: threads of a warp along its side
     vec: IntOrColumn  #: elements per global load
     cp_async: IntOrColumn  #: 1: cp.async copies the operand, 0: it passes through registers
-    kmajor: bool  #: True if K is contiguous in global memory
+    kmajor: BoolOrColumn  #: True if K is contiguous in global memory
     kmajor_smem: BoolOrColumn  #: True if K is contiguous in shared memory, too
     transposed: BoolOrColumn  #: True if the operand is transposed on the way to shared memory
     row_pitch: IntOrColumn  #: elements from one row to the next in shared memory
@@ -73,6 +74,7 @@ class FmaGeometry(MultistageGeometry):
 
     a: FmaOperandGeometry
     b: FmaOperandGeometry
+    packed_bytes: IntOrColumn  #: bytes of workspace for packed operands
 
 
 def has_paired_steps(p: KernelProblem) -> bool:
@@ -118,14 +120,14 @@ def staging_bytes(p: KernelProblem, c: Any) -> Any:
     return c.ml * row_pitch_c(c) * c.kl * accumulator_bytes(p)
 
 
-def kmajor_global(p: KernelProblem, name: str) -> bool:
-    """True if K is contiguous in operand ``name`` in global memory."""
-    return p.layout[0] == "N" if name == "a" else p.layout[1] == "T"
+def kmajor_global(p: KernelProblem, c: Any, name: str) -> Any:
+    """True if K is contiguous in operand ``name`` in global memory. The rows of a packed copy are along M (N)."""
+    return operand_packing.kmajor(p, name) and np.logical_not(operand_packing.packs(c, name))
 
 
 def kmajor_in_smem(p: KernelProblem, c: Any, name: str) -> Any:
     """True if K is contiguous in operand ``name`` in shared memory."""
-    return ((c.kmajor_smem_a if name == "a" else c.kmajor_smem_b) == 1) & kmajor_global(p, name)
+    return ((c.kmajor_smem_a if name == "a" else c.kmajor_smem_b) == 1) & kmajor_global(p, c, name)
 
 
 def adjacent_c(p: KernelProblem, c: Any) -> Any:
@@ -136,7 +138,7 @@ def adjacent_c(p: KernelProblem, c: Any) -> Any:
 def operand(p: KernelProblem, c: Any, name: str) -> FmaOperandGeometry:
     """The geometry of operand ``name``."""
     first = name == "a"
-    kmajor, kmajor_smem = kmajor_global(p, name), kmajor_in_smem(p, c, name)
+    kmajor, kmajor_smem = kmajor_global(p, c, name), kmajor_in_smem(p, c, name)
     tile, thread_tile = (c.ml, c.ms) if first else (c.nl, c.ns)
     vec, cp_async = (c.vec_a, c.cp_async_a) if first else (c.vec_b, c.cp_async_b)
     keeps_layout = c.kmajor_smem_a if first else c.kmajor_smem_b
@@ -224,12 +226,14 @@ def _reg_margin(c: Any, operands: tuple[Any, Any], each: list[Any], threads: Any
 def counts(p: KernelProblem, c: Any) -> dict[str, Any]:
     """The geometry that depends only on tiles, extents and slices: threads, tiles and slices of K."""
     group, sum_bytes = c.ml // c.ms * (c.nl // c.ns), accumulator_bytes(p)
+    packed_bytes, counted = operand_packing.packed_bytes(p, c), tiles_and_slices(p, c, sum_bytes)
     return {
         "group": group,
         "threads": group * c.kl,
         "uk": c.u // c.kl,
         "sum_bytes": sum_bytes,
-        **tiles_and_slices(p, c, sum_bytes),
+        "packed_bytes": packed_bytes,
+        **counted | {"workspace": counted["workspace"] + packed_bytes},
     }
 
 
@@ -317,6 +321,12 @@ def plain_sums(p: KernelProblem) -> bool:
     )
 
 
+def packs_operands(p: KernelProblem) -> bool:
+    """True if operands may be packed: plain matrices of one type, with elements of a size that is packed."""
+    a, b = p.operands
+    return plain_sums(p) and a.dtype == b.dtype and p.element.bytes in operand_packing.SIZES
+
+
 def loads_fragments(p: KernelProblem) -> bool:
     """True if kernels without shared memory are candidates, because K is small."""
     return plain_sums(p) and p.k <= SMALL_K
@@ -325,7 +335,7 @@ def loads_fragments(p: KernelProblem) -> bool:
 def widest_load(c: Any, x: FmaOperandGeometry) -> Any:
     """The most elements that one load of operand ``x`` may have. If ``x`` is K-major, these are the elements of a K
     iteration, else the adjacent elements of a thread."""
-    return np.minimum(c.u, 16) if x.kmajor else np.minimum(x.chunk, x.thread_tile)
+    return where(x.kmajor, np.minimum(c.u, 16), np.minimum(x.chunk, x.thread_tile))
 
 
 def _without_shared_memory(p: KernelProblem, c: Any, g: FmaGeometry) -> FmaGeometry:
@@ -335,10 +345,10 @@ def _without_shared_memory(p: KernelProblem, c: Any, g: FmaGeometry) -> FmaGeome
 
     def operand(x: FmaOperandGeometry) -> tuple[FmaOperandGeometry, Any]:
         """The operand's geometry, and the registers for its loads, elements and pointers."""
-        lines = x.thread_tile if x.kmajor else ceil_div(x.thread_tile, x.vec)
-        loads = lines * (ceil_div(c.u, x.vec) if x.kmajor else c.u)
+        lines = where(x.kmajor, x.thread_tile, ceil_div(x.thread_tile, x.vec))
+        loads = lines * where(x.kmajor, ceil_div(c.u, x.vec), c.u)
         held = loads * np.maximum(x.vec * x.element // 4, 1)
-        held = held + (x.thread_tile * (x.vec if x.kmajor else 1) if x.element < 4 else 0)
+        held = held + (x.thread_tile * where(x.kmajor, x.vec, 1) if x.element < 4 else 0)
         return replace(x, loads=where(unstaged, loads * g.threads, x.loads)), held + 2 * lines
 
     (a, registers_a), (b, registers_b) = operand(g.a), operand(g.b)

@@ -50,7 +50,8 @@ class OperandLayout(CopiedTile):
     True if fragments are loaded one k step ahead; ``steps``: k steps of one thread group; ``held``: the type of
     fragments, a 16-bit type if a register has a pair of elements, or a pair type (``expr.value_types.PAIRS``) if it has
     one element twice; a complex element has a register for each part; ``element``: the type in global memory; ``base``:
-    the operand's offset in a stage; ``addressing``: the address mode; ``ld``: the leading dimension.
+    the operand's offset in a stage; ``copied``: True if a packing kernel copies the operand to longer rows first;
+    ``addressing``: the address mode; ``ld``: the leading dimension that the kernel reads.
     """
 
     swizzled = False
@@ -65,6 +66,7 @@ class OperandLayout(CopiedTile):
         held: str,
         element: Dtype,
         base: int,
+        copied: bool,
         addressing: str,
         ld: int,
     ) -> None:
@@ -76,7 +78,7 @@ class OperandLayout(CopiedTile):
         self.held, self.dtype, self.parts = held, element, element.parts
         self.bytes, self.global_bytes, self.chunk = int(g.bytes), element.bytes, int(g.chunk)
         self.asynchronous = bool(g.cp_async)
-        self.depth, self.steps, self.base = depth, steps, base
+        self.depth, self.steps, self.base, self.copied = depth, steps, base, copied
         self.packed = self.parts == 1 and type_of(held).bits == 16
         self.twice = self.parts == 1 and type_of(held).values == 2
         self.vectors, self.across = int(g.loads), int(g.row_loads)
@@ -131,8 +133,8 @@ class OperandLayout(CopiedTile):
 
     @property
     def limit(self) -> str:
-        """The register with the extent that bounds the loads."""
-        return f"%{self.extent}"
+        """The register with the extent that bounds the loads. The rows of a packed copy are filled to their ends."""
+        return f"%ld{self.name}" if self.copied else f"%{self.extent}"
 
     @property
     def edge(self) -> int:

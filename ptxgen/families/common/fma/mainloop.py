@@ -18,6 +18,7 @@ from ptxgen.codegen.vectorized import Log2, Mask
 from ptxgen.expr.instructions import register_class
 from ptxgen.expr.node import variable, variables
 from ptxgen.expr.value_types import PAIRS
+from ptxgen.families.common.fma import operand_packing
 from ptxgen.families.common.fma.geometry import FmaGeometry
 from ptxgen.families.common.fma.layout import OperandLayout, lane_bits
 from ptxgen.families.common.issue_order import products
@@ -432,16 +433,17 @@ class StepMainloop(FmaMainloop):
 
 
 def mainloop(plan: Plan, geometry: FmaGeometry) -> FmaMainloop:
-    """The FMA main loop of a plan, with its operands."""
-    p, c, g = plan.problem, plan.config, geometry
+    """The FMA main loop of a plan, with its operands. The packing of the plan must be set before."""
+    p, c, g = plan.packing.product_problem(plan.problem), plan.config, geometry
     steps, ahead = int(g.uk), bool(c.fragment_prefetch)
     common = (plan.threads, c.u, steps, ahead)
     x, y = p.operands
+    packed = [bool(operand_packing.packs(c, name)) for name in "ab"]
     reducer, held = plan.reducer, (p.held_type("A"), p.held_type("B"))
     if isinstance(reducer, ExpressionReducer) and c.column_pairs:
         reducer, held = reducer.paired, (PAIRS[x.dtype], y.dtype)
-    a = OperandLayout(g.a, *common, held[0], x.element, 0, x.access.mode, x.access.ld)
-    b = OperandLayout(g.b, *common, held[1], y.element, a.size, y.access.mode, y.access.ld)
+    a = OperandLayout(g.a, *common, held[0], x.element, 0, packed[0], x.access.mode, x.access.ld)
+    b = OperandLayout(g.b, *common, held[1], y.element, a.size, packed[1], y.access.mode, y.access.ld)
     if isinstance(reducer, ExpressionReducer):
         return StepMainloop(c, g, steps, a, b, plan.arithmetic, reducer)
     if isinstance(p.algebra, ComplexProduct):

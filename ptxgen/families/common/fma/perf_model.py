@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from ptxgen.codegen.config.config import Columns
+from ptxgen.codegen.vectorized import float32
 from ptxgen.families.common import perf_costs, perf_grouped
 from ptxgen.families.common.fma.candidates import width_c
 from ptxgen.families.common.fma.geometry import FmaGeometry, FmaOperandGeometry, adjacent_c, values_in_register
 from ptxgen.families.common.geometry import SECTOR, WARP, register_cap
-from ptxgen.families.common.perf_blocks import Work, bound, cell, epilogue_costs, microseconds
+from ptxgen.families.common.fma.operand_packing import packs
+from ptxgen.families.common.perf_blocks import Cells, Work, bound, epilogue_costs, microseconds
+from ptxgen.families.common.perf_blocks import cell as cell_of_tiles
 from ptxgen.lowering import step_rate
 from ptxgen.lowering.complex_product import ComplexProduct
 from ptxgen.lowering.descriptor_table import grouped
@@ -61,6 +65,15 @@ def _step(p: KernelProblem, c: Columns, d: Device) -> tuple[Any, Any, Any]:
     both = c.column_pairs == 1
     issued, mixed = (np.where(both, x, y) for x, y in ((pairs.issued, step.issued), (pairs.mixed, step.mixed)))
     return issued, mixed, np.where(both, pairs.bound(d), step.bound(d))
+
+
+def cell(p: KernelProblem, c: Columns, g: FmaGeometry, d: Device) -> Cells:
+    """The cells of the configurations ``c``, with the kernel that packs operands."""
+    cells, packed = cell_of_tiles(p, c, g, d), packs(c, "a") | packs(c, "b")
+    if not np.any(packed):
+        return cells
+    packing = perf_costs.PACK_US + 2 * g.packed_bytes / (d.bandwidth * 1e3 * perf_costs.PACK_DRAM)
+    return replace(cells, extra=float32(cells.extra + np.where(packed, packing, 0.0)))
 
 
 def work(p: KernelProblem, c: Columns, g: FmaGeometry, d: Device) -> Work:

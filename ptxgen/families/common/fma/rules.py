@@ -8,15 +8,18 @@ from typing import Any
 
 import numpy as np
 
+from ptxgen.codegen.config.config import DIRECT, PACK, SPLIT_FLAG
 from ptxgen.codegen.config.rule import Rule
 from ptxgen.codegen.geometry import stores_via_smem
 from ptxgen.codegen.vectorized import WARP
+from ptxgen.families.common.fma import operand_packing
 from ptxgen.families.common.fma.geometry import (
     SMALL_K,
     FmaGeometry,
     FmaOperandGeometry,
     adjacent_c,
     loads_fragments,
+    packs_operands,
     pairs_columns,
     plain_sums,
     widest_load,
@@ -97,6 +100,16 @@ def _loads_fragments(p: KernelProblem, c: Any, g: FmaGeometry) -> Any:
     return plain_sums(p) & off & (c.ks == 1) & (c.kl == 1) & loads
 
 
+def _operand_path(p: KernelProblem, c: Any, g: FmaGeometry) -> Any:
+    """True if the operand paths are possible: only matrices of one product, or of a batch of products, are packed, for
+    stages in shared memory; flags need a cleared workspace."""
+    direct = (c.operand_path_a == DIRECT) & (c.operand_path_b == DIRECT)
+    known = (c.operand_path_a >= 0) & (c.operand_path_a <= PACK) & (c.operand_path_b >= 0) & (c.operand_path_b <= PACK)
+    flags = (c.kg > 1) & (c.splitk == SPLIT_FLAG)
+    packs = packs_operands(p) & (g.packed_bytes < operand_packing.LIMIT) & (c.stages > 0)
+    return direct | (known & packs & np.logical_not(flags))
+
+
 RULES = (
     Rule(
         "simt_dtype",
@@ -173,13 +186,17 @@ RULES = (
     ),
     Rule(
         "simt_vec_a",
-        lambda p, c, g, d: (c.vec_a <= p.vectors[0]) & (c.vec_a <= np.where(g.a.kmajor, c.u, c.ml)),
-        "vec_a={c.vec_a} exceeds {p.vectors[0]}, the limit by A's alignment, rows and tile",
+        lambda p, c, g, d: (
+            (c.vec_a <= operand_packing.widest_load(p, c, "a")) & (c.vec_a <= np.where(g.a.kmajor, c.u, c.ml))
+        ),
+        "vec_a={c.vec_a} exceeds {p.vectors[0]}, the limit by A's alignment, rows and tile, or 16 bytes of a packed A",
     ),
     Rule(
         "simt_vec_b",
-        lambda p, c, g, d: (c.vec_b <= p.vectors[1]) & (c.vec_b <= np.where(g.b.kmajor, c.u, c.nl)),
-        "vec_b={c.vec_b} exceeds {p.vectors[1]}, the limit by B's alignment, rows and tile",
+        lambda p, c, g, d: (
+            (c.vec_b <= operand_packing.widest_load(p, c, "b")) & (c.vec_b <= np.where(g.b.kmajor, c.u, c.nl))
+        ),
+        "vec_b={c.vec_b} exceeds {p.vectors[1]}, the limit by B's alignment, rows and tile, or 16 bytes of a packed B",
     ),
     Rule(
         "simt_cp_async_a",
@@ -210,6 +227,13 @@ RULES = (
         "simt_deferred_sts",
         lambda p, c, g, d: (c.deferred_sts == 0) | (c.cp_async_a == 0) | (c.cp_async_b == 0),
         "deferred_sts=1 needs an operand that is copied through registers",
+    ),
+    Rule(
+        "simt_operand_path",
+        lambda p, c, g, d: _operand_path(p, c, g),
+        "operand_path_a={c.operand_path_a}, operand_path_b={c.operand_path_b}, stages={c.stages}: direct, or pack for"
+        " plain matrices of elements of 2 or 4 bytes, with stages in shared memory, not with kg={c.kg} of"
+        " splitk=flag_red; {g.packed_bytes} bytes of packed operands, less than 2^34",
     ),
     SUM_COLUMNS,
     SUM_A,
