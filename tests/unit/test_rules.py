@@ -249,6 +249,22 @@ BREAKS = {
             "512 loads of B's tile, 8 side by side, do not split evenly over 32 threads",
         )
     ],
+    "simt_operand_path": [
+        (P, "operand_path_b=realign", "h200", "operand_path_b=realign: direct, or pack for plain matrices"),
+        (
+            Gemm(512, 512, 512, "NN", "f64"),
+            "operand_path_a=pack",
+            "h200",
+            "elements of 2 or 4 bytes",
+        ),
+        (P, "operand_path_a=pack kg=4 splitk=flag_red", "h200", "not with kg=4 of splitk=flag_red"),
+        (
+            Gemm(1 << 16, 64, 1 << 16, "NN"),
+            "operand_path_a=pack",
+            "h200",
+            "17179869184 bytes of packed operands, less than 2^34",
+        ),
+    ],
     "simt_deferred_sts": [
         (P, "deferred_sts=1", "h200", "deferred_sts=1 needs an operand that is copied through registers")
     ],

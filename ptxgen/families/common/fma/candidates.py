@@ -33,6 +33,8 @@ from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
 from ptxgen.problem.dtypes import dtype
 
+PATHS = ("operand_path_a", "operand_path_b")
+
 #: axis -> the values that are tried
 AXES = searched(axes.AXES)
 CLASS_AXES = {"stages": (3,), "ks": (1,)}
@@ -47,6 +49,8 @@ class FmaSpace(MultistageSpace):
 
     axes, class_axes = AXES, CLASS_AXES
     cell = (*MultistageSpace.cell, "stream_k", "l2_prefetch", "listed_tiles")
+    tile = (*MultistageSpace.tile, *PATHS)
+    extent_rules = (*MultistageSpace.extent_rules, "simt_operand_path")
     derived = ("epilogue_smem", "vec_c", "lane_interleave", "lanes_m")
     fixed = ("simt_dtype",)
     tile_rules = ("axis", "range", "simt_tile_m", "simt_tile_n", "simt_warps", "threads", "simt_depth")
@@ -99,7 +103,7 @@ class FmaSpace(MultistageSpace):
         return tuple(sorted({*staged, unstaged} - {0}))
 
     def tiles(self, p: KernelProblem) -> Columns:
-        values = {n: self.axes[n] for n in self.tile} | {"u": self.depths(p)}
+        values = {n: self.axes[n] for n in self.tile} | {"u": self.depths(p)} | dict.fromkeys(PATHS, (DIRECT,))
         return Columns.product(values).replace(family=self.code)
 
     def operand_copy_modes(self, p: KernelProblem, operand: str) -> list[tuple[int, int, int]]:
@@ -193,7 +197,7 @@ class FmaSpace(MultistageSpace):
         if loads_fragments(p):
             off = ("cp_async_a", "cp_async_b", "kmajor_smem_a", "kmajor_smem_b", "epilogue_smem", "prefetch_k")
             unset = dict.fromkeys((*off, "fragment_prefetch", "deferred_sts", "stages"), 0) | {"ks": 1, "kl": 1}
-            unset |= {"operand_path_a": DIRECT, "operand_path_b": DIRECT}
+            unset |= dict.fromkeys(PATHS, DIRECT)
             for u in (1, 2, 4, 8, 16):
                 yield {**unset, "u": u, "vec_a": min(config.vec_a, u), "vec_b": min(config.vec_b, u)}
 

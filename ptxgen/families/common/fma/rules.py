@@ -95,18 +95,19 @@ def _loads_fragments(p: KernelProblem, c: Any, g: FmaGeometry) -> Any:
     """True if a configuration without shared memory uses no axis of shared memory, and a thread can use the elements of
     its loads."""
     unset = ("cp_async_a", "cp_async_b", "kmajor_smem_a", "kmajor_smem_b", "epilogue_smem", "prefetch_k")
-    off = reduce(and_, (getattr(c, name) == 0 for name in (*unset, "fragment_prefetch", "deferred_sts")))
+    paths = "operand_path_a", "operand_path_b"
+    off = reduce(and_, (getattr(c, name) == 0 for name in (*unset, *paths, "fragment_prefetch", "deferred_sts")))
     loads = (c.vec_a <= widest_load(c, g.a)) & (c.vec_b <= widest_load(c, g.b))
     return plain_sums(p) & off & (c.ks == 1) & (c.kl == 1) & loads
 
 
 def _operand_path(p: KernelProblem, c: Any, g: FmaGeometry) -> Any:
-    """True if the operand paths are possible: only matrices of one product, or of a batch of products, are packed, for
-    stages in shared memory; flags need a cleared workspace."""
+    """True if the operand paths are possible: only matrices of one product, or of a batch of products, are packed;
+    flags need a cleared workspace."""
     direct = (c.operand_path_a == DIRECT) & (c.operand_path_b == DIRECT)
     known = (c.operand_path_a >= 0) & (c.operand_path_a <= PACK) & (c.operand_path_b >= 0) & (c.operand_path_b <= PACK)
     flags = (c.kg > 1) & (c.splitk == SPLIT_FLAG)
-    packs = packs_operands(p) & (g.packed_bytes < operand_packing.LIMIT) & (c.stages > 0)
+    packs = packs_operands(p) & (g.packed_bytes < operand_packing.LIMIT)
     return direct | (known & packs & np.logical_not(flags))
 
 
@@ -153,8 +154,8 @@ RULES = (
         "stages={c.stages}, u={c.u}: kernels with shared memory have two stages or more and u of 2 or more, and do not"
         " compute tf32; stages=0 is for one product of plain matrices with sums in f32 or f64, and takes"
         " ks=1, kl=1, cp_async_a=0, cp_async_b=0, kmajor_smem_a=0, kmajor_smem_b=0, epilogue_smem=0, prefetch_k=0,"
-        " fragment_prefetch=0, deferred_sts=0, and vec_a={c.vec_a}, vec_b={c.vec_b} of at most u along K, else of at"
-        " most the thread tile and 16 bytes of sums",
+        " fragment_prefetch=0, deferred_sts=0, operand_path=direct, and vec_a={c.vec_a}, vec_b={c.vec_b} of at most u"
+        " along K, else of at most the thread tile and 16 bytes of sums",
     ),
     Rule(
         "simt_kmajor_smem_a",
@@ -231,9 +232,9 @@ RULES = (
     Rule(
         "simt_operand_path",
         lambda p, c, g, d: _operand_path(p, c, g),
-        "operand_path_a={c.operand_path_a}, operand_path_b={c.operand_path_b}, stages={c.stages}: direct, or pack for"
-        " plain matrices of elements of 2 or 4 bytes, with stages in shared memory, not with kg={c.kg} of"
-        " splitk=flag_red; {g.packed_bytes} bytes of packed operands, less than 2^34",
+        "operand_path_a={c.operand_path_a}, operand_path_b={c.operand_path_b}: direct, or pack for plain matrices"
+        " of elements of 2 or 4 bytes, not with kg={c.kg} of splitk=flag_red;"
+        " {g.packed_bytes} bytes of packed operands, less than 2^34",
     ),
     SUM_COLUMNS,
     SUM_A,
