@@ -12,6 +12,7 @@ from ptxgen.runtime.emulated import EmulatedDriver
 from ptxgen.runtime.runner import Buffers, Runner
 from tests.cases.packed_copy import packed
 
+SIMT = "ms=4 ns=4 ml=32 nl=32 u={0} vec_a={1} vec_b={1} operand_path_a=pack operand_path_b=pack"
 MMA = "family=mma ms=16 ns=16 ml=32 nl=32 u={0} stages=2 vec_a={1} vec_b={1} operand_path_a=pack operand_path_b=pack"
 WGMMA = "family=wgmma ml=64 nl={} u={} stages=3 math_warpgroups=1 operand_path_b=pack"
 BOTH = WGMMA + " operand_path_a=pack"
@@ -39,6 +40,12 @@ def copies(problem, config):
 @pytest.mark.parametrize(
     ("problem", "config", "methods"),
     [
+        ("gemm 5,9,37 NT f32", SIMT.format(8, 4), "exchange exchange"),
+        ("gemm 137,75,133 NT f32", SIMT.format(8, 4), "exchange exchange"),
+        ("gemm 137,76,132 NT f32", SIMT.format(8, 4), "exchange exchange"),
+        ("gemm 41,75,133 NT f16", SIMT.format(8, 8) + " cp_async_a=0 cp_async_b=0", "exchange exchange"),
+        ("gemm 41,75,67 TT f32 batch=3", SIMT.format(8, 4), "shift exchange"),
+        ("gemm 41,75,67 NN f32", SIMT.format(8, 4), "exchange shift"),
         ("gemm 5,9,37 NT f16", MMA.format(32, 8), "gather gather"),
         ("gemm 5,9,37 NN s8", MMA.format(64, 16), "gather gather"),
         ("gemm 5,9,37 TN f32 compute=tf32", MMA.format(16, 4), "gather gather"),

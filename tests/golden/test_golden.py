@@ -455,6 +455,11 @@ GOLDEN = {
         "gemm 128,128,512 NT e4m3 block_a=1x128t block_b=128x128",
         "family=mma ms=32 ns=16 ml=64 nl=32 u=128 kl=2 stages=2 vec_a=16 vec_b=16 vec_c=2",
     ),
+    "simt_packed": (
+        "h200",
+        "gemm 61,67,133 TT f32",
+        "ms=4 ns=4 ml=32 nl=32 vec_a=4 vec_b=4 operand_path_a=pack operand_path_b=pack pdl=within_launch",
+    ),
     "mma_packed": (
         "h200",
         "gemm 61,67,133 NN f32 compute=tf32",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from ptxgen.codegen.config.axes import Axis, common, switch
 
+_PATH = "direct: {0} is loaded from where it is; pack: an auxiliary kernel first copies it to 128-byte rows along {1}"
+
 AXES = (
     common("ms", (2, 4, 8, 16)),
     common("ns", (2, 4, 8, 16)),
@@ -54,6 +56,6 @@ AXES = (
         "1: steps on pairs of 16-bit elements of adjacent columns, with each element of A twice in shared memory",
     ),
     common("pdl"),
-    common("operand_path_a", (0, 1)),
-    common("operand_path_b", (0, 1)),
+    common("operand_path_a", (0, 1), _PATH.format("A", "M")),
+    common("operand_path_b", (0, 1), _PATH.format("B", "N")),
 )
