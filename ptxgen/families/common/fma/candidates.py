@@ -82,11 +82,13 @@ class FmaSpace(MultistageSpace):
         variables = super().variables(p)
         if not has_paired_steps(p):
             variables["column_pairs",] = [(0,)]
-        for name in "ab":  # a packed operand has loads of 16 bytes
+        for name in "ab":
             path, vec = f"operand_path_{name}", f"vec_{name}"
-            del variables[path,]
-            packed = [(PACK, operand_packing.ACCESS // p.element.bytes)] * self.may_pack(p, name)
-            variables[path, vec] = [*((DIRECT, v) for (v,) in variables.pop((vec,))), *packed]
+            variables[path,] = [(DIRECT,)]
+            if self.may_pack(p, name):  # with loads of 16 bytes
+                packed = (PACK, operand_packing.ACCESS // p.element.bytes)
+                del variables[path,]
+                variables[path, vec] = [*((DIRECT, v) for (v,) in variables.pop((vec,))), packed]
         return variables
 
     def may_pack(self, p: KernelProblem, name: str) -> bool:
