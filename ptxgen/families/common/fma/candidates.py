@@ -194,7 +194,7 @@ class FmaSpace(MultistageSpace):
     def changes(self, p: KernelProblem, d: Device, config: Config) -> Iterator[dict[str, int]]:
         """Adds changes of operand paths, changes between kernels with and without shared memory, and changes to small
         depths of the latter."""
-        yield from super().changes(p, d, config)
+        yield from (x for x in super().changes(p, d, config) if not x.keys() & set(PATHS))
         yield from self._path_changes(p, config)
         if loads_fragments(p):
             off = ("cp_async_a", "cp_async_b", "kmajor_smem_a", "kmajor_smem_b", "epilogue_smem", "prefetch_k")
