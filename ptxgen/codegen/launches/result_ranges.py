@@ -55,9 +55,7 @@ class ResultRange:
         return offsets
 
 
-def ranges_of(
-    p: KernelProblem, partial_bytes: Callable[[], int], packed_bytes: Callable[[], int]
-) -> list[ResultRange]:
+def ranges_of(p: KernelProblem, partial_bytes: Callable[[], int], packed_bytes: Callable[[], int]) -> list[ResultRange]:
     """The ranges in which the results of ``p`` are computed; none: they are computed together. ``partial_bytes()``: the
     bytes of workspace for partial results of all, which are proportional to the number of results; ``packed_bytes()``:
     those for packed operands. Each range packs the other operand again, so partial results may take as much as the
