@@ -360,15 +360,14 @@ def task_request(of: COperation, fields: Sequence[int], **operands: float) -> st
     return f"{of.form.name} {len(values)} {' '.join(map(str, values))}"
 
 
-def execute(driver: EmulatedDriver, source: Source, calls: Iterable[dict[str, Any]]) -> None:
-    """Executes recorded calls of the driver, whose kernels are those of ``source``."""
-    kernel = driver.load(source)
+def execute(driver: EmulatedDriver, sources: Sequence[Source], calls: Iterable[dict[str, Any]]) -> None:
+    """Executes recorded calls of the driver, whose kernels are those of ``sources``."""
+    kernels = {entry: kernel for source in sources for kernel in [driver.load(source)] for entry in source.entries}
     for line in calls:
         if "memset" in line:
             driver.fill(line["memset"], line["bytes"], line["byte"])
         else:
-            assert line["launch"] in source.entries
             x, y, z = line["grid"]
             a, b, c = line["block"]
             step = Step(line["launch"], (x, y, z), (a, b, c), line["shared"])
-            driver.launch(kernel, step, bytes.fromhex(line["parameters"]))
+            driver.launch(kernels[step.entry], step, bytes.fromhex(line["parameters"]))

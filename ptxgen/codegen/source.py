@@ -143,6 +143,18 @@ class Step:
         """The step on parts of arrays. ``offsets``: array -> bytes from its address to the part."""
         return replace(self, arguments=tuple((ptx_type, _moved(v, offsets)) for ptx_type, v in self.arguments))
 
+    def stored_in(self, array: str, offsets: Mapping[str, int]) -> Step:
+        """The step whose arrays in ``offsets`` are parts of ``array``. ``offsets``: array -> bytes from the address of
+        ``array`` to the part."""
+        return replace(self, arguments=tuple((ptx_type, _part(v, array, offsets)) for ptx_type, v in self.arguments))
+
+    def with_numbers(self, numbers: Mapping[str, SupportsIndex]) -> Step:
+        """The step with ``numbers`` in place of the values of these names that the caller supplies."""
+        return replace(
+            self,
+            arguments=tuple((t, numbers.get(v, v) if isinstance(v, str) else v) for t, v in self.arguments),
+        )
+
     @property
     def format(self) -> str:
         """The ``struct`` format of the parameter buffer up to the first tensor map: native order and alignment, as the
@@ -211,6 +223,14 @@ def _moved(value: Any, offsets: Mapping[str, int]) -> Any:
         return replace(value, offset=value.offset + offsets.get(value.operand, 0))
     more = offsets.get(value, 0) if isinstance(value, str) else 0
     return ArrayPart(value, more) if more else value
+
+
+def _part(value: Any, array: str, offsets: Mapping[str, int]) -> Any:
+    """The value of an argument, as a part of ``array`` if ``offsets`` has its array."""
+    if isinstance(value, TensorMap) and value.operand in offsets:
+        return replace(value, operand=array, offset=value.offset + offsets[value.operand])
+    name, more = named_value(value) or ("", 0)
+    return ArrayPart(array, more + offsets[name]) if name in offsets else value
 
 
 @dataclass(frozen=True)

@@ -106,6 +106,7 @@ class TopRecords(DeviceText):
     threads: ClassVar[int] = 256
     RUN: ClassVar[int] = 2048
     JOINED: ClassVar[int] = 16
+    PASSES: ClassVar[int] = 5  #: passes that join up to MOST_RECORDS records: 2048 · 16⁵ is 2³¹
 
     @staticmethod
     def needs_wide(value_type: str, axis: str, m: int, n: int) -> bool:
@@ -246,7 +247,9 @@ class TopRecords(DeviceText):
         length, runs = self.RUN, ceil_div(max(x.most, 1), self.RUN)
         yield self._step("sort_runs", x.rows * runs, self.sort_runs, _Pass(x, length, runs, 0, 0))
         joined = False
-        while runs > 1:
+        for _ in range(self.PASSES):
+            if not runs > 1:
+                break
             kept = min(length, x.n)
             each = _Pass(x, length, runs, kept, ceil_div(runs * kept, self.threads))
             yield self._step("join_runs", x.rows * each.chunks, self.join_runs(joined), each)

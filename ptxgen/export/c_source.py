@@ -87,8 +87,8 @@ def functions(library: Library) -> list[CFunction]:
         out.append(_function(_kernel_name(k), title, str(k.general.config), k.general.launch, k.empty, shape))
     for p in library.problems:
         if p.kernel is None:
-            launch = form(library, p.module, p.launch.bound_to(p.bindings))
-            empty = None if p.empty is None else form(library, p.empty.module, p.empty.launch)
+            launch = form(library, p.modules, p.launch.bound_to(p.bindings))
+            empty = None if p.empty is None else form(library, [p.empty.module], p.empty.launch)
             out.append(_function(_name(p), p.problem.key(), str(p.config), launch, empty, ""))
     return out
 
@@ -159,8 +159,8 @@ class _Numbers:
         return "{" + ", ".join(map(self, values)) + "}"
 
 
-def form(library: Library, module: Module, launch: Launch) -> Leaf:
-    """The statements that launch the kernels of ``module``; their numbers may be symbols."""
+def form(library: Library, modules: Sequence[Module], launch: Launch) -> Leaf:
+    """The statements that launch the kernels of ``modules``; their numbers may be symbols."""
     number = _Numbers()
     types = {ptx_type for step in launch.steps for ptx_type, value in step.arguments if _is_scalar(value)} - {"f64"}
     lines = [f"scalars_{ptx_type}(x);" for ptx_type in sorted(types)]
@@ -169,15 +169,15 @@ def form(library: Library, module: Module, launch: Launch) -> Leaf:
     for step in launch.steps:
         for ptx_type, value in step.arguments if step.entry else ():
             lines += _argument(library, ptx_type, value, number)
-        lines.append(_launch(library, module, step, number))
+        lines.append(_launch(library, modules, step, number))
     return Leaf(tuple(lines), tuple(number.nodes))
 
 
-def _launch(library: Library, module: Module, step: Step, number: _Numbers) -> str:
+def _launch(library: Library, modules: Sequence[Module], step: Step, number: _Numbers) -> str:
     if not step.entry:
-        return f"clear(x, {operand(str(step.arguments[0][1]))}, (size_t){number(step.grid[0])});"
+        return f"clear(x, {_address(step.arguments[0][1], number)}, (size_t){number(step.grid[0])});"
     grid = ", ".join(map(number, step.grid))
-    return f"launch(x, {library.function(module, step.entry).number}, {grid}, {step.block[0]}, {step.shared});"
+    return f"launch(x, {library.function(modules, step.entry).number}, {grid}, {step.block[0]}, {step.shared});"
 
 
 def _is_scalar(value: object) -> bool:
@@ -196,10 +196,17 @@ def _argument(library: Library, ptx_type: str, value: Any, number: _Numbers) -> 
         return [f"put_{ptx_type}(x, (uint64_t)x->capacity);"]
     if isinstance(value, str) and value.startswith("scalar"):
         return [f"put_{ptx_type}(x, {'(int64_t)' * (ptx_type == 'u32')}{place(value)});"]
-    if (named := named_value(value)) is not None:
-        name, more = named
-        return [f"put_{ptx_type}(x, {operand(name)}{f' + {number(more)}' if more else ''});"]
+    if named_value(value) is not None:
+        return [f"put_{ptx_type}(x, {_address(value, number)});"]
+    if ptx_type == "u64" and isinstance(value, int):
+        value = (value ^ 1 << 63) - (1 << 63) if value >> 63 else value  # numbers of C expressions are signed
     return [f"put_{ptx_type}(x, {'(uint64_t)' * (ptx_type == 'u64')}{number(value)});"]
+
+
+def _address(value: Any, number: _Numbers) -> str:
+    """The C expression of the address of an array, or of a part of one."""
+    name, more = named_value(value)  # type: ignore[misc]
+    return operand(name) if isinstance(more, int) and not more else f"{operand(name)} + {number(more)}"
 
 
 def operand(name: str) -> str:

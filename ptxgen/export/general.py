@@ -97,7 +97,8 @@ def general(
     operation in C; ``form(source, launch)``: the leaf of a launch. TooManyPathsError: the launches depend on too many
     conditions."""
     lowered, source = lower(problem), render(plan_for(problem, config, device))
-    launches = _launches(problem, config, device, form, source, lambda: _symbolic(of, problem))
+    completion = of.completion(problem, device)
+    launches = _launches(problem, config, device, form, source, lambda: _symbolic(of, problem), completion)
     columns = Columns.of([config])
     learnt = model.learnt(lowered, config.family)
     trained = model if learnt else None
@@ -128,9 +129,10 @@ def _launches(
     form: Callable[[Source, Launch], Leaf],
     source: Source,
     symbolic: Callable[[], KernelProblem],
+    completion: Any = None,
 ) -> Leaf | Branch:
     """The tree of the launches of ``source`` for all shapes of ``symbolic()``; leaves without form are shapes for which
-    ``config`` is illegal or has other code."""
+    ``config`` is illegal or has other code. ``completion``: the kernels that follow, as ``CForm.completion``."""
 
     def launch() -> Leaf:
         family = registry.of(config)
@@ -143,7 +145,10 @@ def _launches(
         plan.source_problem = problem
         other = rendered(plan)
         same = (other.digest, other.pdl_entries) == (source.digest, source.pdl_entries)
-        return form(source, plan.launch(p)) if same else Leaf(None)
+        if not same:
+            return Leaf(None)
+        made = plan.launch(p)
+        return form(source, made if completion is None else completion.completed(p, made))
 
     return explore(launch)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,8 +32,8 @@ from ptxgen.tuning.selection import Selection
 EMPTY_SIDE = 512  #: rows and columns of C in the problem for which the configuration for alpha = 0 is chosen
 #: chooses the configuration of a problem
 Choose = Callable[[Problem], Selection]
-#: makes the C statements of a module's launches, whose numbers may be symbols
-Form = Callable[["Library", "Module", Launch], Leaf]
+#: makes the C statements of the launches of modules, whose numbers may be symbols
+Form = Callable[["Library", Sequence["Module"], Launch], Leaf]
 
 
 @dataclass(frozen=True)
@@ -61,15 +62,20 @@ class Module:
 
 @dataclass(frozen=True)
 class ExportedKernel:
-    """A kernel that computes all shapes of the class of ``problem``. ``general``: its configuration; ``empty``: the
-    tree of launches for calls with alpha = 0; None: the operation has no alpha."""
+    """A kernel that computes all shapes of the class of ``problem``. ``modules``: that of the kernel, then those of the
+    kernels that follow it; ``general``: its configuration; ``empty``: the tree of launches for calls with alpha = 0;
+    None: the operation has no alpha."""
 
     number: int
     operation: COperation
     problem: Problem
-    module: Module
+    modules: tuple[Module, ...]
     general: General
     empty: Leaf | Branch | None
+
+    @property
+    def module(self) -> Module:
+        return self.modules[0]
 
 
 @dataclass(frozen=True)
@@ -87,18 +93,22 @@ class EmptySum:
 class ExportedProblem:
     """An exported problem with its selected configuration and its launch.
 
-    ``bindings``: operand of the kernels -> array of the problem, where the names differ; ``empty``: the launch for
-    calls with alpha = 0; None: the operation has no alpha; ``kernel``: the kernel that computes this and other shapes,
-    if there is one."""
+    ``modules``: that of the problem's kernels, then those of the kernels that follow them; ``bindings``: operand of the
+    kernels -> array of the problem, where the names differ; ``empty``: the launch for calls with alpha = 0; None: the
+    operation has no alpha; ``kernel``: the kernel that computes this and other shapes, if there is one."""
 
     number: int
     operation: COperation
     selection: Selection
-    module: Module
+    modules: tuple[Module, ...]
     launch: Launch
     bindings: Mapping[str, str]
     empty: EmptySum | None
     kernel: ExportedKernel | None = None
+
+    @property
+    def module(self) -> Module:
+        return self.modules[0]
 
     @property
     def swapped(self) -> bool:
@@ -184,7 +194,7 @@ class Library:
                 raise InputError(f"name is {task.name}; it must not be that of another task")
             library.tasks.append(operation)
             for p in dict.fromkeys(shapes):
-                library._add(operation, choose(p), choose, form)
+                library._add(operation, task.selected(p, choose), choose, form)
         return library
 
     @property
@@ -202,23 +212,26 @@ class Library:
             for k in self.kernels
         ]
 
-    def function(self, module: Module, entry: str) -> Function:
-        """The kernel ``entry`` of a module."""
-        return next(f for f in self.functions if f.module == module.number and f.entry == entry)
+    def function(self, modules: Sequence[Module], entry: str) -> Function:
+        """The kernel ``entry`` of one of these modules."""
+        numbers = [module.number for module in modules]
+        return next(f for f in self.functions if f.module in numbers and f.entry == entry)
 
     def _add(self, operation: COperation, selection: Selection, choose: Choose, form: Form) -> None:
         problem = selection.problem
         plan, lowered = plan_for(problem, selection.config, self.device), lower(problem)
-        launch = plan.launch(lowered)
+        launch, completion = plan.launch(lowered), operation.form.completion(problem, self.device)
+        if completion is not None:
+            launch = completion.completed(lowered, launch)
         for step in launch.steps:
             for table in step.tables:
                 self.tables.add(table)
         general = self.chooses and serves_other_shapes(operation, problem)
         kernel = self._kernel(operation, selection, choose, form) if general else None
-        module = self._module(render(plan)) if kernel is None else kernel.module
+        modules = self._modules(render(plan), completion) if kernel is None else kernel.modules
         number, empty = len(self.problems), self._empty_sum(operation, problem, choose)
         self.problems.append(
-            ExportedProblem(number, operation, selection, module, launch, lowered.bindings, empty, kernel)
+            ExportedProblem(number, operation, selection, modules, launch, lowered.bindings, empty, kernel)
         )
 
     def _empty_sum(self, operation: COperation, problem: Problem, choose: Choose) -> EmptySum | None:
@@ -254,8 +267,13 @@ class Library:
             ):
                 return kernel
 
+        completion = operation.form.completion(problem, self.device)
+
         def leaf(source: Source, launch: Launch) -> Leaf:
-            return form(self, self._module(source), launch)
+            return form(self, self._modules(source, completion), launch)
+
+        def empty_leaf(source: Source, launch: Launch) -> Leaf:
+            return form(self, self._modules(source), launch)
 
         empties, model = None, self.model if operation.learnt else Model.analytic(self.device)
         try:
@@ -264,12 +282,16 @@ class Library:
                 return None
             if operation.form.without_sum is not None:
                 empty = operation.form.without_sum(problem)
-                _, empties = empty_sums(empty, self._empty_config(empty, choose), self.device, leaf)
+                _, empties = empty_sums(empty, self._empty_config(empty, choose), self.device, empty_leaf)
         except TooManyPathsError:
             return None
-        module = self._module(made.source)
-        self.kernels.append(ExportedKernel(len(self.kernels), operation, problem, module, made, empties))
+        modules = self._modules(made.source, completion)
+        self.kernels.append(ExportedKernel(len(self.kernels), operation, problem, modules, made, empties))
         return self.kernels[-1]
+
+    def _modules(self, source: Source, completion: Any = None) -> tuple[Module, ...]:
+        """The module of ``source``, and those of the kernels that follow, as ``CForm.completion``."""
+        return tuple(map(self._module, (source, *(() if completion is None else completion.sources))))
 
     def _module(self, source: Source) -> Module:
         for module in self.modules:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -100,23 +100,23 @@ def _problem(library: Library, p: ExportedProblem) -> dict[str, Any]:
         "swapped": p.swapped,
         "workspace": p.launch.workspace,
         "zeroed": p.launch.zeroed,
-        "launches": [_step(library, p.module, step) for step in p.launch.steps],
+        "launches": [_step(library, p.modules, step) for step in p.launch.steps],
         "function": f"ptxgen_{p.operation.form.name}",
         "alpha_zero": None
         if p.empty is None
         else {
             "workspace": p.empty.launch.workspace,
             "zeroed": p.empty.launch.zeroed,
-            "launches": [_step(library, p.empty.module, step) for step in p.empty.launch.steps],
+            "launches": [_step(library, [p.empty.module], step) for step in p.empty.launch.steps],
         },
     }
 
 
-def _step(library: Library, module: Module, step: Step) -> dict[str, Any]:
+def _step(library: Library, modules: Sequence[Module], step: Step) -> dict[str, Any]:
     """The JSON of a launch. If ``function`` is null, the launch sets the first ``grid[0]`` bytes of its parameter, an
     array, to zero."""
     return {
-        "function": library.function(module, step.entry).number if step.entry else None,
+        "function": library.function(modules, step.entry).number if step.entry else None,
         "grid": list(step.grid),
         "block": list(step.block),
         "shared": step.shared,

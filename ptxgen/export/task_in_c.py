@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from itertools import combinations
@@ -12,7 +12,9 @@ from typing import Any
 
 from ptxgen.api.selection import LEAST, PAIRS
 from ptxgen.arguments import integer, shown
-from ptxgen.errors import InputError
+from ptxgen.codegen.top_records import BEST, BEST_I, BEST_J
+from ptxgen.errors import ConfigError, InputError
+from ptxgen.export.best_values import RESULTS, KeptRows, OrderedList
 from ptxgen.export.general import GROUPS
 from ptxgen.export.operations import CArgument, CField, COperation
 from ptxgen.expr.node import Node, variable
@@ -23,14 +25,28 @@ from ptxgen.operations.task import several
 from ptxgen.operations.task.language.canonical import canonical
 from ptxgen.operations.task.lowering import lower_task
 from ptxgen.operations.task.printing import printed
-from ptxgen.operations.task.problem import Task
-from ptxgen.operations.task.program import Aggregate, Input, Output, Program, RowReduce, Scatter, Select, Store
+from ptxgen.operations.task.problem import ResultArray, Task
+from ptxgen.operations.task.program import (
+    Aggregate,
+    Distinct,
+    Input,
+    Output,
+    Program,
+    RowReduce,
+    Scatter,
+    Select,
+    Store,
+    Top,
+)
 from ptxgen.operations.task.roles import Roles, roles_of
 from ptxgen.operations.task.task_hash import SHOWN, task_hash
+from ptxgen.operations.task.top_lists import keeps_best, listing
 from ptxgen.problem.base import EXTENT_LIMIT
 from ptxgen.problem.c_form import CForm
+from ptxgen.problem.device import Device
 from ptxgen.problem.dtypes import dtype
 from ptxgen.problem.operation import operation_of
+from ptxgen.tuning.selection import Selection
 
 #: keywords of C and C++, which cannot name a member; the header serves both languages
 _WORDS = """
@@ -88,10 +104,16 @@ class TaskInC:
 
     def __post_init__(self) -> None:
         require_name(self.name)
-        if not isinstance(self.output, Store | Select | RowReduce | Aggregate | Scatter):
+        output = self.output
+        if isinstance(output, Distinct):
             raise InputError(
-                f"{self.output.name} is {canonical_output(self.program)}, which no C function computes; it must be a"
-                " matrix, rows, columns, a list or groups"
+                f"{output.name} is {canonical_output(self.program)}, of which the host makes lists; a C function marks"
+                f" pairs of keys in a matrix: {output.name}[…, …] |= condition"
+            )
+        if isinstance(output, Top) and (output.count.op != "constant" or not output.count.value):
+            count = "0" if output.count.op == "constant" else printed(output.count)
+            raise InputError(
+                f"{output.name} has {count} values; the text for a C function must have their number, from 1 on"
             )
         members = [x.name for x in self.arguments]
         for name in (*(x.name for x in self.program.inputs), self.output.name):
@@ -103,7 +125,8 @@ class TaskInC:
 
     @cached_property
     def roles(self) -> Roles:
-        return roles_of(self.program)
+        """The roles of the arrays in kernels. For the best values, kernels list all pairs."""
+        return roles_of(listing(self.program) if isinstance(self.output, Top) else self.program)
 
     @property
     def output(self) -> Output:
@@ -112,6 +135,27 @@ class TaskInC:
     def problem(self, m: int, n: int, k: int, groups: str = "") -> Task:
         """The problem with extents ``m``, ``n`` and ``k`` of the axes i, j and k; ``groups`` is the field of ``Task``.
         InputError: an extent is out of range, or two extents of one axis of an array differ."""
+        kept = self._kept_roles
+        roles = self.roles if kept is None or not keeps_best(kept.program, k) else kept
+        return self._problem(roles, m, n, k, groups)
+
+    def selected(self, p: Task, choose: Callable[[Task], Selection]) -> Selection:
+        """The selection of a problem by ``choose``; that of the list of all pairs, if no kernel keeps the best values
+        of rows. ConfigError: no configuration is legal."""
+        if not p.keeps_best:
+            return choose(p)
+        try:
+            return choose(p)
+        except ConfigError:
+            return choose(self._problem(self.roles, p.m, p.n, p.k))
+
+    @cached_property
+    def _kept_roles(self) -> Roles | None:
+        """The roles of the arrays in kernels that keep the best values of rows. None: the output is another one."""
+        x = self.output
+        return roles_of(self.program) if isinstance(x, Top) and x.axis == "i" else None
+
+    def _problem(self, roles: Roles, m: int, n: int, k: int, groups: str = "") -> Task:
         extents = zip(FIELDS.items(), (m, n, k), strict=True)
         given = {axis: integer(name, x, int(axis != "k"), EXTENT_LIMIT - 1) for (axis, name), x in extents}
         for a, b in self.equal_axes:
@@ -119,14 +163,14 @@ class TaskInC:
                 raise InputError(
                     f"{FIELDS[b]} is {given[b]}; it must be {given[a]}, as {FIELDS[a]}: an array has both at one axis"
                 )
-        e, pairs = self.roles.extents(given), m * n
+        e, pairs = roles.extents(given), m * n
         return Task(
             e["i"],
             e["j"],
             e["k"],
-            self.roles.layout,
+            roles.layout,
             "",
-            text=Task.text_of(self.roles),
+            text=Task.text_of(roles),
             compute=self.compute,
             deterministic=self.deterministic,
             algebra=self.algebra,
@@ -162,10 +206,23 @@ class TaskInC:
             lower=_lower,
             tied=lambda p: TIED if p.mirrored else {},
             groups=lambda p: p.group_extents if self.grouped else (1, 1),
+            completion=self._completion,
             values={"task": self},
         )
         notes = [canonical(self.program), *self._notes()]
         return COperation(form, tuple(self._fields()), 0, False, self.arguments, tuple(notes))
+
+    def _completion(self, p: Task, on: Device) -> OrderedList | KeptRows | None:
+        """The kernels that follow those of a problem for the best values."""
+        if not isinstance(self.output, Top):
+            return None
+        if not p.keeps_best:
+            return OrderedList(self.output, on)
+        assert self._kept_roles is not None
+        arrays = {(u.name, u.axes): u.role for u in self.roles.uses}
+        numbers = {name: role for role, name, _ in self.roles.scalars}
+        names = {u.role: arrays[u.name, u.axes] for u in self._kept_roles.uses}
+        return KeptRows(names | {role: numbers[name] for role, name, _ in self._kept_roles.scalars})
 
     def _fields(self) -> Iterator[CField]:
         m, n = ("n", "m") if self.roles.exchanged else ("m", "n")
@@ -219,6 +276,11 @@ class TaskInC:
             yield CArgument(f"{x.name}_capacity", "int64_t", "elements that each list has room for", ("x->capacity",))
             meaning = "number of results, on the GPU, also if it exceeds the capacity"
             yield CArgument(f"{x.name}_count", "int64_t *", meaning, (place(SelectValues.COUNT),))
+        elif isinstance(x, Top):
+            rows = f"{FIELDS[x.axis]} × " if x.axis else ""
+            for role, (name, element) in best_arrays(x).items():
+                meaning = f"{element}, {rows}{int(x.count.value)}, contiguous"
+                yield CArgument(f"{x.name}_{name}", "void *", meaning, (place(role),))
         elif isinstance(x, Aggregate | Scatter):
             yield CArgument(x.name, "void *", f"{result_type}, group_rows × group_columns, contiguous", (place("C"),))
             if isinstance(x, Aggregate):
@@ -234,6 +296,8 @@ class TaskInC:
             yield f"{FIELDS[a]} and {FIELDS[b]} must be equal."
         if isinstance(self.output, Select):
             yield "The lists have the first results up to the capacity, in no order; the count is that of all."
+        if isinstance(self.output, Top):
+            yield "The best value is the first one; where fewer pairs count, the worst of the type and index -1 follow."
         if isinstance(self.output, Aggregate):
             yield "Pairs with a key out of range are counted, and not reduced."
         if isinstance(self.output, Scatter):
@@ -251,11 +315,19 @@ class TaskInC:
             if x.uses
         }
         members = {y: x.name for x in self.arguments for y in x.places}
-        outputs = {members[place(name)]: math.prod(x.shape) * x.dtype.bytes for name, x in p.result_arrays.items()}
+        outputs = {members[place(name)]: math.prod(x.shape) * x.dtype.bytes for name, x in self._results(p).items()}
         numbers = {x.name: "1" for x in self.program.inputs if not x.uses}
         if isinstance(self.output, Select):
             numbers[f"{self.output.name}_capacity"] = str(p.capacity)
         return ({k: max(n, 1) for k, n in inputs.items()}, {k: max(n, 1) for k, n in outputs.items()}, numbers)
+
+    def _results(self, p: Task) -> Mapping[str, ResultArray]:
+        """Parameter -> shape and type of each array that a call writes."""
+        x = self.output
+        if not isinstance(x, Top):
+            return p.result_arrays
+        shape = (*{"": (), "i": (p.m,), "j": (p.n,)}[x.axis], int(x.count.value))
+        return {role: ResultArray(shape, dtype(element)) for role, (_, element) in best_arrays(x).items()}
 
     # ---- the numbers of kernels
 
@@ -326,6 +398,13 @@ def place(role: str) -> str:
         return f"x->{simple[role]}"
     name, number = re.fullmatch(r"(input|scalar|C_)(\d+)", role).groups()  # type: ignore[union-attr]
     return f"x->{'list' if name == 'C_' else name}[{number}]"
+
+
+def best_arrays(x: Top) -> dict[str, tuple[str, str]]:
+    """Parameter -> the name and type of each array of an output of best values: the values, and their indices, except
+    that of the rows or columns that have values of their own."""
+    arrays = {BEST: ("value", x.value.type), BEST_I: ("i", "s32"), BEST_J: ("j", "s32")}
+    return {RESULTS[array]: named for array, named in arrays.items() if named[0] != x.axis}
 
 
 def list_columns(x: Select) -> list[str]:

@@ -24,6 +24,8 @@ class CForm:
     - ``lower(problem, problem_type=…, **symbols)``: lowers such a problem to a ``problem_type`` with symbols for its
       extents.
     - ``tied(problem)``: name of an extent -> name of the extent that it equals in every shape.
+    - ``completion(problem, device)``: the kernels that follow those of the problem: an object with their ``sources``,
+      and ``completed(p, launch)``, the launch of the kernel problem ``p`` with their launches. None: there are none.
     - ``groups(problem)``: rows and columns of a result whose elements are selected by keys; (1, 1) for other results.
     """
 
@@ -38,6 +40,7 @@ class CForm:
     lower: Callable[..., Any] | None = None
     tied: Callable[[Any], Mapping[str, str]] = lambda p: {}
     groups: Callable[[Any], tuple[int, int]] = lambda p: (1, 1)
+    completion: Callable[[Any, Any], Any] = lambda p, device: None
     strides: int = 0
     arrays: Mapping[str, Callable[[Any], int]] = field(default_factory=dict)
     values: Mapping[str, Any] = field(default_factory=dict)

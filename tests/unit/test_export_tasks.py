@@ -83,6 +83,29 @@ def summed(x: Any, g: Any) -> dict[str, Any]:
     return {"C": made, "C_rejected": np.array([(g >= 3).sum() * x.shape[1]])}
 
 
+def best(x: Any, n: int) -> dict[str, Any]:
+    """The ``n`` greatest values, those of the first pairs first. Places without a pair have the least value."""
+    order = np.argsort(-x.ravel(), kind="stable")[:n]
+    values, i, j = x.ravel()[order], *np.unravel_index(order, x.shape)
+    more = (0, n - len(order))
+    indices = {f"best_{axis}": np.pad(y, more, constant_values=-1) for axis, y in zip("ij", (i, j), strict=True)}
+    return {"best_value": np.pad(values, more, constant_values=-np.inf), **indices}
+
+
+def near_rows(x: Arrays) -> Any:
+    """Squared distances, infinite for pairs that do not count."""
+    d = ((x["P"][:, None] - x["R"]) ** 2).sum(2)
+    counts = (d < x["s"] * x["t"][:, None]) & (x["w"][:, None] != np.arange(len(x["R"])))
+    return np.where(counts, d * x["u"], np.inf)
+
+
+def best_of_rows(x: Any, n: int, sign: int = 1) -> dict[str, Any]:
+    """The ``n`` least values of each row, times ``sign``, and their columns. Infinite values do not count."""
+    order = np.argsort(x, axis=1, kind="stable")[:, :n]
+    values = np.take_along_axis(x, order, 1)
+    return {"best_value": sign * values, "best_j": np.where(np.isinf(values), -1, order)}
+
+
 SUMS = "reduce (k) { accum += P[i, k] * R[k, j]; }"
 EXAMPLES = {
     "matrix": Example(
@@ -136,6 +159,51 @@ EXAMPLES = {
         types={"g": "s32", "h": "s32"},
         groups="3,4",
     ),
+    "best": Example(  # with equal values, and more of them than pairs
+        f"where (i, j) {{ {SUMS} best.top(500, accum, i, j); }}",
+        lambda x: best(x["P"] @ x["R"], 500),
+    ),
+    "least_f64": Example(
+        f"where (i, j) {{ {SUMS} best.bottom(7, accum, i, j); }}",
+        lambda x: {k: -y if k == "best_value" else y for k, y in best(-(x["P"] @ x["R"]), 7).items()},
+        other=(70, 40, 8),
+        types={"P": "f64", "R": "f64"},
+    ),
+    "nearest": Example(
+        "where (i, j) { reduce (k) { accum += (P[i, k] - R[j, k]) * (P[i, k] - R[j, k]); } C[i] argmin= accum; }",
+        lambda x: {"C": ((x["P"][:, None] - x["R"]) ** 2).sum(2).argmin(1)},
+        extents=(20, 40, 6),
+        other=(35, 20, 6),
+        config="family=resident_rows resident_k=6 thread_rows=1 row_warps=1 columns_at_once=1 tile_columns=32",
+    ),
+    "least_of_rows": Example(
+        "where (i, j) when (i != j) { reduce (k) { accum += abs(P[i, k] - P[j, k]); } best[i].bottom(3, accum * s, j); }",
+        lambda x: best_of_rows(np.where(np.eye(len(x["P"])), np.inf, abs(x["P"][:, None] - x["P"]).sum(2) * x["s"]), 3),
+        extents=(20, 20, 40),  # K is too large for the kernel that keeps the best values
+        other=(36, 36, 33),
+        scalars={"s": 2},
+    ),
+    "kept_of_rows": Example(  # arrays have other numbers than in the list of all pairs
+        "where (i, j) when (w[i] != j) { reduce (k) { accum += (P[i, k] - R[j, k]) * (P[i, k] - R[j, k]); }"
+        " accum < s * t[i] ? best[i].bottom(3, accum * u, j); }",
+        lambda x: best_of_rows(near_rows(x), 3),
+        extents=(20, 40, 6),
+        other=(35, 20, 6),
+        types={"w": "s32"},
+        scalars={"s": 9, "u": 2},
+        config="family=resident_rows resident_k=6 thread_rows=1 row_warps=1 columns_at_once=1 tile_columns=32",
+    ),
+    "best_of_columns": Example(  # each column has more than two runs of records; half of the pairs count
+        f"where (i, j) {{ {SUMS} accum > t ? best[j].top(4, accum, i); }}",
+        lambda x: {
+            name.replace("_j", "_i"): made
+            for name, made in best_of_rows(
+                -np.where(x["P"] @ x["R"] > x["t"], x["P"] @ x["R"], -np.inf).T, 4, -1
+            ).items()
+        },
+        other=(5000, 3, 4),
+        scalars={"t": 0},
+    ),
     "elements": Example(  # of a family that serves the exported extents alone
         f"where (i, j) {{ {SUMS} C[g[i], j] += X[i, j]; }}",
         lambda x: summed(x["X"], x["g"]),
@@ -164,8 +232,10 @@ def given(tasks: Mapping[TaskInC, Any]) -> Callable[[Problem], Selection]:
     return lambda p: Selection(p, configs[p], "given")
 
 
-def library_of(*names: str) -> Library:
-    tasks = {f: [f.problem(*EXAMPLES[f.name].extents, EXAMPLES[f.name].groups)] for f in map(task_in_c, names)}
+def library_of(*names: str, extents: tuple[int, int, int] | None = None) -> Library:
+    tasks = {
+        f: [f.problem(*(extents or EXAMPLES[f.name].extents), EXAMPLES[f.name].groups)] for f in map(task_in_c, names)
+    }
     return Library.of([], H200, given(tasks), Model.analytic(H200), form, tasks)
 
 
@@ -232,10 +302,10 @@ def checked_call(program: Path, p: ExportedProblem, fields: Mapping[str, int], m
         memory.put("workspace_bytes", query.bytes)
     _, [call] = exports.run(program, [exports.task_request(p.operation, given, **memory.operands)])
     assert (call.status, call.bytes) == (0, query.bytes)
-    exports.execute(memory.driver, p.module.source, call.driver)
+    exports.execute(memory.driver, [x.source for x in p.modules], call.driver)
 
 
-TYPES = {"f32": np.float32, "s32": np.int32, "f16": np.float16}
+TYPES = {"f32": np.float32, "f64": np.float64, "s32": np.int32, "f16": np.float16}
 
 
 @needs_compiler
@@ -259,7 +329,7 @@ def test_calls_compute_what_numpy_computes(name: str, library: Library, program:
             memory.put(member, np.pad(x, ((0, 0), (0, gap))) if member == "P" else x)
         stored = {}
         for member, x in wanted.items():
-            padded = np.pad(x, ((0, 0), (0, gap))) if x.ndim == 2 and not groups else x
+            padded = np.pad(x, ((0, 0), (0, gap))) if member == "C" and x.ndim == 2 and not groups else x
             stored[member] = np.full(padded.shape, 7, kinds[member])
             memory.put(member, stored[member])
         if "hits_count" in wanted:
@@ -385,13 +455,19 @@ LIST = EXAMPLES["list"].text
         ("a", LIST.replace("thres", "hits_count"), "hits_count is the name of two members"),
         (
             "a",
-            f"where (i, j) {{ {SUMS} best[i].top(3, accum, j); }}",
-            "best is best[i].top(s32(3),accum,j), which no C function",
+            f"where (i, j) {{ {SUMS} best[i].top(n, accum, j); }}",
+            "best has n values; the text for a C function must have their number, from 1 on",
+        ),
+        ("a", f"where (i, j) {{ {SUMS} best.top(0, accum, i, j); }}", "best has 0 values; the text"),
+        (
+            "a",
+            f"where (i, j) {{ {SUMS} accum > 0 ? seen.distinct(g[i], h[j]); }}",
+            "of which the host makes lists; a C function marks pairs of keys in a matrix",
         ),
     ],
 )
 def test_names_that_c_does_not_take_are_errors(name: str, text: str, message: str) -> None:
-    program = parse(text, dict.fromkeys(input_ranks(text), "f32"))
+    program = parse(text, dict.fromkeys(input_ranks(text), "f32") | dict.fromkeys("ghn", "s32"))
     if not message:  # a task without a name has that of its digest
         assert [f.name for f in functions_of(name, program)] == [task_hash(program)[:12]]
         return
@@ -411,6 +487,8 @@ def test_each_output_has_a_function() -> None:
 def test_extents_that_arrays_cannot_have_are_errors() -> None:
     with pytest.raises(InputError, match="n is 21; it must be 20, as m"):
         task_in_c("one_array").problem(20, 21, 12)
+    with pytest.raises(InputError, match="m × n is 2147516416 pairs; best values in C must have less than 2147483648"):
+        library_of("best", extents=(65537, 32768, 64))
     with pytest.raises(ShapeError, match="m is 0"):
         task_in_c("list").problem(0, 21, 12)
     tasks = {f: [f.problem(20, 24, 12)] for f in (task_in_c("list"), replace(task_in_c("rows"), name="list"))}

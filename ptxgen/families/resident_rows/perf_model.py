@@ -119,7 +119,7 @@ def replaced_groups(p: KernelProblem, groups: Any) -> Any:
     n-th group replaces that of a lane with probability 1/n. With ``count`` best values of a row, it changes them with
     probability count/n."""
     values = p.sink.count if isinstance(p.sink, RowTop) else WARP
-    return np.minimum(groups, values) + values * np.log(np.maximum(groups / values, 1))
+    return np.minimum(groups, values) + np.float32(values * math.log(2)) * np.log2(np.maximum(groups / values, 1))
 
 
 def cell(p: KernelProblem, c: Columns, g: ResidentRowsGeometry, d: Device) -> Cells:

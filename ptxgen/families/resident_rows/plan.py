@@ -28,7 +28,7 @@ from ptxgen.codegen.parts.selected_lists import SelectedLists
 from ptxgen.codegen.plan import Plan
 from ptxgen.codegen.registers import Tile, load_type, width
 from ptxgen.codegen.source import Launch, Step
-from ptxgen.codegen.vectorized import Log2, Mask
+from ptxgen.codegen.vectorized import Log2, Mask, integer
 from ptxgen.expr.instructions import literal, register_class
 from ptxgen.expr.node import Node, constant, node, variable
 from ptxgen.expr.ptx import Temporaries, statements
@@ -240,7 +240,7 @@ class ResidentRowsParameters(KernelParameters):
 
     def part_columns(self, p: KernelProblem) -> int:
         """The number of columns of a part."""
-        return int(geometry(p, self.config).part_columns)
+        return integer(geometry(p, self.config).part_columns)  # type: ignore[no-any-return]
 
     @property
     def declared(self) -> list[Parameters]:

@@ -131,17 +131,21 @@ def keeping(program: Program, n: int) -> Program:
     return kept if output.axis == "i" else exchanged(kept)
 
 
-@lru_cache(maxsize=256)
 def keeps_best(program: Program, k: int) -> bool:
     """True if kernels may keep the best values of each row i: f32 values that read no array along j, up to
     ``MOST_KEPT`` of a row, with K from 1 to ``LONGEST_KEPT``."""
+    return 0 < k <= LONGEST_KEPT and _keeps_best(program)
+
+
+@lru_cache(maxsize=256)
+def _keeps_best(program: Program) -> bool:
     output = program.outputs[0]
     if not isinstance(output, Top) or len(program.outputs) > 1 or output.axis != "i":
         return False
     few = output.count.op == "constant" and 0 < int(output.count.value) <= MOST_KEPT
     read = variables(output.value, output.condition, *([] if program.when is None else [program.when]))
     of_rows = all("j" not in axes_of(name) for name in read)
-    return few and of_rows and output.value.type == "f32" and 0 < k <= LONGEST_KEPT
+    return few and of_rows and output.value.type == "f32"
 
 
 @lru_cache(maxsize=256)
