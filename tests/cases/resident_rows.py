@@ -56,7 +56,7 @@ def problem(rng: np.random.Generator, limit: int, d: Device) -> Task:
     value, op = str(rng.choice(VALUES)).format(dtype=dtype), str(rng.choice(REDUCTIONS))
     if op in ("mean", "logsumexp"):
         op, value = ("mean", value if value == "accum" else "accum") if dtype != "s32" else ("max", value)
-        op = "logsumexp" if dtype == "f32" and rng.random() < 0.5 else op
+        op = "logsumexp" if dtype != "s32" and rng.random() < 0.5 else op
     text = _text(dtype, pairs, step, statement("C[i]", op, value))
     return Task(m, n, k, LAYOUTS[rng.integers(4)], dtype, text=text)
 

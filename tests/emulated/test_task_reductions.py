@@ -15,7 +15,7 @@ from ptxgen.codegen.config.config import parse_config
 from ptxgen.codegen.launches import result_ranges
 from ptxgen.codegen.launches.sink_kernels import AggregateKernels, TileReduceKernels
 from ptxgen.codegen.parts.group_reduction import GroupReduction
-from ptxgen.errors import InputError, ShapeError, TaskError
+from ptxgen.errors import InputError, ShapeError
 from ptxgen.expr.node import constant
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.lowering.lower import lower
@@ -338,10 +338,23 @@ def test_rows_of_arrays() -> None:
         nearest(p, r, groups=(1, 2))
 
 
-def test_logsumexp_of_float64_is_refused() -> None:
-    made = task("where (i, j) { reduce (k) { accum += P[i, k] * R[k, j]; } C[i] logsumexp= accum; }")
-    with pytest.raises(TaskError, match=r"logsumexp is of f64; it must be of at most 32 bits: write f32\(accum\)"):
-        made(np.ones((3, 4)), np.ones((4, 5)))
+@pytest.mark.parametrize("k", [3, 40])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_logsumexp_of_float64(axis: int, k: int) -> None:
+    """Far from the greatest value, of infinities and NaN, and without a value: -inf."""
+    made = task(
+        f"where (i, j) {{ reduce (k) {{ accum += P[i, k] * R[k, j]; }} C[{'ij'[1 - axis]}] logsumexp= accum; }}"
+    )
+    rng = np.random.default_rng(k)
+    p, r = 30 * rng.standard_normal((37, k)), rng.standard_normal((k, 70))
+    result = made(p, r)
+    assert result.dtype == np.float64
+    np.testing.assert_allclose(result, np.logaddexp.reduce(p @ r, axis=axis), rtol=1e-14, atol=1e-13)
+    p[:4, 0], p[:4, 1:], r[0] = (np.inf, -np.inf, np.nan, 1e308), 0, abs(r[0])
+    with np.errstate(all="ignore"):
+        np.testing.assert_allclose(made(p, r), np.logaddexp.reduce(p @ r, axis=axis), rtol=1e-14, atol=1e-13)
+    empty = np.zeros((k, 0)) if axis else np.zeros((0, k))
+    assert (made(p, empty) if axis else made(empty, r)).tolist() == [-np.inf] * (37 if axis else 70)
 
 
 @pytest.mark.parametrize("output", ["C[j] += exp(accum)", "C[i, j] = exp(accum)"])
