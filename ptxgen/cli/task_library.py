@@ -153,8 +153,9 @@ def show(
         raise InputError("a name or --task must be given, and not both")
     with options.reading() as database, shown_progress("select", len(shape or ())):
         catalogue = task_catalog.rows(database)
-        if text is not None:
-            named = task_catalog.with_rows(*task_catalog.of_text(text, {}, dtype or "f32"), catalogue)
+        given = text if text is not None or not Path(str(name)).is_file() else name
+        if given is not None:
+            named = task_catalog.with_rows(*task_catalog.of_text(given, {}, dtype or "f32"), catalogue)
         else:
             named = task_catalog.named(str(name), catalogue, dtype)
         rows = [_stored_fields(x) for x in named.rows if x.problem is not None and device in (None, x.device)]

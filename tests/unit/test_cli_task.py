@@ -84,6 +84,10 @@ def test_show_prints_text_roles_and_stored_times(capsys: pytest.CaptureFixture[s
     facts = [(row["source"], row["us"]) for row in text_shown["rows"] if row["device"] == "h200"]
     assert facts == [("winner", 12.5), ("measured", 21.0)]
     assert [x.split()[0] for x in text_shown["rows"][0]["kernels"]] == ["task_f32_nt", "task_f32_nt_join"]
+    (database.parent / "left.task").write_text(text)  # a file, by both ways, needs no types
+    for words in ([], ["--task"]):
+        of_file = printed(capsys, "show", *words, str(database.parent / "left.task"), "--database", str(database))
+        assert of_file == text_shown
     again = printed(capsys, "show", text_shown["hash"][:8], "--database", str(database))
     assert again["hash"] == text_shown["hash"]
     assert again["rows"] == text_shown["rows"]
