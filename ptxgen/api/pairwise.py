@@ -346,16 +346,36 @@ class Pairwise:
         )
         return selected
 
-    def sum_by(self, gx: Any, gy: Any, *, groups: Any = None, deterministic: bool = False, out: Any = None) -> Any:
+    def sum_by(
+        self,
+        gx: Any,
+        gy: Any,
+        *,
+        groups: Any = None,
+        deterministic: bool = False,
+        keys: str = task_keys.DENSE,
+        out: Any = None,
+    ) -> Any:
         """The sums of the results of pairs with equal keys, an array G×H. ``gx``: keys of the rows of X, integers from
         0 to G - 1; ``gy``: keys of the rows of Y, from 0 to H - 1. One of them may be None: then each row is a group of
         its own. ``groups``: (G, H); None: the shape of ``out``, or one more than the greatest keys, which are read
-        back. ``deterministic``: sums do not depend on timing, which takes M·N elements of memory."""
-        return self._by(None, gx, gy, groups=groups, deterministic=deterministic, out=out)
+        back. ``deterministic``: sums do not depend on timing, which takes M·N elements of memory. ``keys``: "any": keys
+        are any integers, and the result is a named tuple of the sums (``values``), and the distinct keys of ``rows``
+        and ``columns``, which ascend; ``groups`` and ``out`` must be None."""
+        return self._by(None, gx, gy, groups=groups, deterministic=deterministic, keys=keys, out=out)
 
-    def count_by(self, test: Callable[[Any], Any], gx: Any, gy: Any, *, groups: Any = None, out: Any = None) -> Any:
+    def count_by(
+        self,
+        test: Callable[[Any], Any],
+        gx: Any,
+        gy: Any,
+        *,
+        groups: Any = None,
+        keys: str = task_keys.DENSE,
+        out: Any = None,
+    ) -> Any:
         """The numbers of pairs with equal keys for which the test holds, int32. The keys are those of ``sum_by``."""
-        return self._by(_function("test", test), gx, gy, groups=groups, out=out)
+        return self._by(_function("test", test), gx, gy, groups=groups, keys=keys, out=out)
 
     # ---- memory
 
@@ -454,13 +474,13 @@ class Pairwise:
         return self._of_rows
 
     def _by(self, test: Callable[..., Any] | None, gx: Any, gy: Any, **options: Any) -> Any:
-        keys = {name: x for name, x in (("gx", gx), ("gy", gy)) if x is not None}
-        if not keys:
+        given = {name: x for name, x in (("gx", gx), ("gy", gy)) if x is not None}
+        if not given:
             raise InputError("gx and gy are None; one of them must be an array of keys")
         for (name, x), n in zip((("gx", gx), ("gy", gy)), self.shape, strict=True):
             if x is not None and (shape := _shape(x, name)) != (n,):
                 raise ShapeError(f"{name} has shape {shape}; it must be ({n},), a key for each row")
-        return self._compute(("grouped", "+"), test, **keys, **options)
+        return self._compute(("grouped", "+"), test, **given, **options)
 
     def _task(self, form: tuple[Any, ...], test: Callable[..., Any] | None, finished: bool) -> TaskFunction:
         if self._pairs.shared and test is None:

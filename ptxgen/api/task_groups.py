@@ -14,6 +14,7 @@ from ptxgen.errors import InputError, ShapeError
 from ptxgen.expr.node import Node
 from ptxgen.operations.task.assembling import array_of
 from ptxgen.operations.task.program import AXES, Aggregate, Output, RowReduce, Scatter
+from ptxgen.problem.base import EXTENT_LIMIT
 
 
 def result_shape(output: Output, extents: Mapping[str, int], groups: tuple[int, int] | None) -> tuple[int, ...]:
@@ -47,7 +48,17 @@ def extents_of(
         if len(shape) != 2:
             raise ShapeError(f"out has shape {shape}; it must have two dimensions, the groups of rows and of columns")
         return _room("out", shape, extents)
-    return _needed(output.row, arrays, extents), _needed(output.column, arrays, extents)
+    needed = _needed(output.row, arrays, extents), _needed(output.column, arrays, extents)
+    other = ', or keys="any", which takes any integers' if isinstance(output, Aggregate) else ""
+    if least := next((f"{name} has the key {n}" for name, n, _ in needed if n < 0), ""):
+        raise InputError(f"{least}; keys must be 0 or more{other}")
+    rows, columns = (extent for _, _, extent in needed)
+    if rows * columns >= EXTENT_LIMIT:
+        raise InputError(
+            f"the greatest keys of {' and '.join(name for name, _, _ in needed)} give a result of {rows}×{columns}"
+            f" elements; it must have less than {EXTENT_LIMIT}: give groups=(G, H){other}"
+        )
+    return rows, columns
 
 
 def _room(name: str, groups: tuple[int, ...], extents: Mapping[str, int]) -> tuple[int, int]:
@@ -61,15 +72,15 @@ def _room(name: str, groups: tuple[int, ...], extents: Mapping[str, int]) -> tup
     return groups[0], groups[1]
 
 
-def _needed(key: Node, arrays: Mapping[str, View], extents: Mapping[str, int]) -> int:
-    """The number of groups that a key needs, one more than its largest value, which is read from the array. InputError:
-    a key is negative, or the array cannot be read."""
+def _needed(key: Node, arrays: Mapping[str, View], extents: Mapping[str, int]) -> tuple[str, int, int]:
+    """The name of a key, its least value, and the number of groups that it needs, one more than its largest value;
+    these are read from the array. InputError: the array cannot be read."""
     if key.value in AXES:
-        return extents[key.value]
+        return str(key.value), 0, extents[key.value]
     name = array_of(key.value)
     v = arrays[name]
     if 0 in v.shape:
-        return 0
+        return name, 0, 0
     if v.host:
         values = as_numpy(v)
         least, largest = int(values.min()), int(values.max())
@@ -82,6 +93,4 @@ def _needed(key: Node, arrays: Mapping[str, View], extents: Mapping[str, int]) -
         if not hasattr(v.origin, "max"):
             raise InputError(f"groups is None; it must be given, because the library of {name} finds no largest key")
         least, largest = int(v.origin.min()), int(v.origin.max())
-    if least < 0:
-        raise InputError(f"{name} has the key {least}; keys must be 0 or more")
-    return largest + 1
+    return name, least, largest + 1

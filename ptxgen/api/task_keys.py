@@ -23,7 +23,7 @@ from ptxgen.operations.task.program import AXES, Aggregate, Distinct, Program, S
 #: values of ``keys``: keys from 0 to the number of groups - 1, or any integers
 DENSE, ANY = "dense", "any"
 WIDE = ("int64", "uint64")  #: dtypes of keys that programs cannot read
-_GREATEST = (1 << 31) - 1
+_GREATEST, _LEAST = (1 << 31) - 1, -(1 << 31)
 _COMPARED = ("==", "!=", "<", "<=")
 
 
@@ -83,7 +83,7 @@ def narrowed(program_of: Callable[[], Program], given: Mapping[str, Any]) -> dic
     these.
 
     Keys of groups, and places of elements of a matrix, keep their values; those that int32 does not have become its
-    greatest one, or -1, which are out of range. Arrays that ``when`` compares with each other, and nothing else reads,
+    greatest or least one, which are out of range. Arrays that ``when`` compares with each other, and nothing else reads,
     are numbered together. DtypeError: other expressions read an array of 64-bit integers.
     """
     wide = [name for name, x in given.items() if is_wide(x)]
@@ -121,13 +121,13 @@ def _refused(name: str, x: Any, reason: str = "") -> DtypeError:
 
 def _limited(x: Any, name: str) -> Any:
     """An int32 array with the values of ``x``, an array of 64-bit integers; values that int32 does not have become its
-    greatest one, or -1."""
+    greatest or its least one."""
     unsigned = dtype_name(x).startswith("u")
     try:
         if is_torch(x):
             torch = importlib.import_module("torch")
-            return (x.view(torch.int64) if unsigned else x).clamp(-1, _GREATEST).to(torch.int32)
-        return x.clip(0 if unsigned else -1, _GREATEST).astype(np.int32)
+            return (x.view(torch.int64) if unsigned else x).clamp(_LEAST, _GREATEST).to(torch.int32)
+        return x.clip(0 if unsigned else _LEAST, _GREATEST).astype(np.int32)
     except (AttributeError, RuntimeError, TypeError):
         raise DtypeError(f"{name} has dtype {dtype_name(x)}; its library cannot convert it to int32") from None
 

@@ -114,6 +114,14 @@ def test_every_method() -> None:
     exact = ptxgen.pairwise(X.astype("f8"), Y.astype("f8"), taxicab).logsumexp()
     np.testing.assert_allclose(exact, np.log(np.exp(L1.astype("f8")).sum(1)), rtol=1e-13)
     np.testing.assert_allclose(d.sum_by(gx, None), sums, rtol=1e-5)
+    any_sums, any_counts = (
+        f(np.array([-5, 2**40, 7])[gx], np.arange(-4, 0)[gy], keys="any")
+        for f in (d.sum_by, lambda *keys, **given: d.count_by(lambda c: c < eps, *keys, **given))
+    )
+    order = np.argsort([-5, 2**40, 7])
+    assert (any_sums.rows.tolist(), any_sums.columns.tolist()) == ([-5, 7, 2**40], [-4, -3, -2, -1])
+    np.testing.assert_allclose(any_sums.values, d.sum_by(gx, gy)[order], rtol=1e-5)
+    np.testing.assert_array_equal(any_counts.values, d.count_by(lambda c: c < eps, gx, gy)[order])
     counts = d.count_by(lambda c: c < eps, gx, gy, groups=(3, 4))
     assert counts.sum() == np.less(L1, eps).sum() == d.count(lambda c: c < eps).sum()
     before = kernels()
@@ -280,6 +288,12 @@ def test_errors_of_methods() -> None:
     for count in (d.count, lambda test: d.count_by(test, np.zeros(M, np.int32), None)):
         with pytest.raises(TaskError, match="the result of the test is a number of f32; it must be a comparison"):
             count(lambda c: c)
+    for key, message in (
+        (2**40, "greatest keys of gx and j give a result of"),
+        (-(2**31), "gx has the key -2147483648"),
+    ):
+        with pytest.raises(InputError, match=f'{message}.*keys="any", which takes any integers'):
+            d.sum_by(np.full(M, key), None)
     with pytest.raises(InputError, match="gx and gy are None"):
         d.sum_by(None, None)
     with pytest.raises(ShapeError, match=r"gy has shape \(3,\); it must be \(26,\)"):
