@@ -83,8 +83,8 @@ def narrowed(program_of: Callable[[], Program], given: Mapping[str, Any]) -> dic
     these.
 
     Keys of groups, and places of elements of a matrix, keep their values; those that int32 does not have become its
-    greatest or least one, which are out of range. Arrays that ``when`` compares with each other, and nothing else reads,
-    are numbered together. DtypeError: other expressions read an array of 64-bit integers.
+    greatest or least one, which are out of range. Arrays that ``when`` compares with each other, and nothing else
+    reads, are numbered together. DtypeError: other expressions read an array of 64-bit integers.
     """
     wide = [name for name, x in given.items() if is_wide(x)]
     for name in wide:
