@@ -58,7 +58,7 @@ def run(
     dtype: Annotated[str, typer.Option(help="Type of inputs that neither the text nor --input gives.")] = "f32",
     save: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Write the result to this .npy file, several outputs to an .npz file."),
+        typer.Option(metavar="FILE", help="Write the result to this .npy file, or all arrays to this .npz file."),
         OUTPUT_FILE,
     ] = None,
     explain: Annotated[
@@ -74,12 +74,19 @@ def run(
         str,
         typer.Option(help="exact; or fast: squares of differences may be computed as products.", metavar="exact|fast"),
     ] = "exact",
+    groups: Annotated[
+        str,
+        typer.Option(metavar="G,H", help="Rows and columns of results in groups. [default: as the greatest keys need]"),
+    ] = "",
+    keys: Annotated[
+        str, typer.Option(metavar="dense|any", help="dense: keys are from 0 on; any: they are any integers.")
+    ] = "dense",
 ) -> Answer:
     """Compute a matmul-like task: an inner operator of your own over pairs of rows and columns. `run` may be left out.
 
     The language is described in docs/tasks.md. A list of pairs becomes an array with fields, ordered by (i, j) if it
-    has both. All outputs of a task are printed. Without inputs, the canonical text is printed, with the types of all
-    inputs. tune, select, emit, check and bench take tasks by --task.
+    has both. All outputs of a task are printed, and with --keys any the keys of rows and columns. Without inputs, the
+    canonical text is printed, with the types of all inputs. tune, select, emit, check and bench take tasks by --task.
     """
     import numpy as np
 
@@ -87,7 +94,7 @@ def run(
     from ptxgen.api.task import task, types_of, unknown_input
     from ptxgen.operations.task.language.canonical import canonical, digest
     from ptxgen.operations.task.language.parser import input_ranks, parse
-    from ptxgen.operations.task.program import Select
+    from ptxgen.operations.task.program import Aggregate, Select
 
     if (file is None) == (expr is None):
         raise InputError("a file or --expr must be given, and not both")
@@ -109,14 +116,20 @@ def run(
         document["explanation"] = _explanation(program, algebra, precision == "fast")
         lines += document["explanation"]
     if values:
-        several = len(program.outputs) > 1
-        if save is not None and several and save.suffix != ".npz":
-            names = ", ".join(x.name for x in program.outputs)
-            raise InputError(f"save is {save}; it must end in .npz, because the task has the outputs {names}")
+        outputs, with_keys = program.outputs, keys == "any" and any(isinstance(x, Aggregate) for x in program.outputs)
+        several = len(outputs) > 1 or with_keys
+        if save is not None and save.suffix not in ((".npz",) if several else (".npy", ".npz")):
+            names = ", ".join(x.name for x in outputs)
+            why = "keys are any" if with_keys else f"the task has the outputs {names}"
+            rule = f"in .npz, because {why}" if several else "in .npy or .npz"
+            raise InputError(f"save is {save}; it must end {rule}")
         listed = [x for x in program.outputs if isinstance(x, Select)]
         in_order = bool(listed) and all(lists_pairs(x.values) for x in listed)
-        made = task(text)(**values, sorted=in_order, algebra=algebra, precision=precision)
-        results = {x.name: _array(y) for x, y in zip(program.outputs, made if several else (made,), strict=True)}
+        given: dict[str, Any] = {"algebra": algebra, "precision": precision, "groups": _groups(groups), "keys": keys}
+        made = task(text)(**values, sorted=in_order, **given)
+        results: dict[str, Any] = {}
+        for x, y in zip(outputs, made if len(outputs) > 1 else (made,), strict=True):
+            results |= _arrays(x.name, y)
         rows = [{"name": name, "shape": list(x.shape), "dtype": _type_name(x)} for name, x in results.items()]
         document |= {"outputs": rows} if several else {name: rows[0][name] for name in ("shape", "dtype")}
         for name, x in results.items():
@@ -124,7 +137,7 @@ def run(
             if save is None:
                 lines.append(np.array2string(x, threshold=64, edgeitems=3))
         if save is not None:
-            if several:
+            if save.suffix == ".npz":
                 np.savez(save, **results)
             else:
                 np.save(save, *results.values())
@@ -132,6 +145,22 @@ def run(
     elif save is not None:
         raise InputError(f"save is {save}; it needs the inputs {', '.join(ranks)}")
     return Answer(document, "\n".join(lines))
+
+
+def _groups(text: str) -> Any:
+    """The argument ``groups`` of a call. A text that is not G,H is returned as it is: the call refuses it."""
+    words = text.split(",")
+    return (tuple(map(int, words)) if all(x.strip().isdecimal() for x in words) else text) or None
+
+
+def _arrays(name: str, x: Any) -> dict[str, Any]:
+    """Name -> array of a result; a result with the keys of its rows and columns has several."""
+    from ptxgen.api.task_keys import Groups
+
+    if not isinstance(x, Groups):
+        return {name: _array(x)}
+    keys = {f"{name}_rows": x.rows, f"{name}_columns": x.columns}
+    return {name: x.values, **{key: y for key, y in keys.items() if y is not None}}
 
 
 def _array(x: Any) -> Any:

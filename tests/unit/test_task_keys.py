@@ -206,6 +206,30 @@ def test_the_command_reads_keys_of_64_bits_and_prints_distinct_ones(
     assert "the inputs have a batch of 2, whose lists have no common array" in capsys.readouterr().err
 
 
+def test_the_command_takes_any_keys_and_groups(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    g, h = np.arange(len(SCORES)) % 2 - 2**40, np.arange(SCORES.shape[1]) % 3
+    words = []
+    for name, x in {"P": P, "R": R, "g": g, "h": h}.items():
+        np.save(tmp_path / f"{name}.npy", x)
+        words += ["--input", f"{name}={tmp_path / f'{name}.npy'}"]
+    groups = ["task", "--expr", "where (i, j) " + BODY % "C[g[i], h[j]] += accum;", *words]
+    saved = tmp_path / "C.npz"
+    assert command.run([*groups, "--keys", "any", "--save", str(saved)]) == 0
+    results = np.load(saved)
+    np.testing.assert_array_equal(results["C"], summed(g + 2**40, h, SCORES, (2, 3)))
+    assert (results["C_rows"].tolist(), results["C_columns"].tolist()) == ([-(2**40), 1 - 2**40], [0, 1, 2])
+    assert command.run([*groups, "--keys", "any", "--save", str(tmp_path / "C.npy")])
+    assert "it must end in .npz, because keys are any" in capsys.readouterr().err
+    for given, message in (((), 'or keys="any"'), (("--groups", "2;3"), "groups is '2;3'; it must be (G, H)")):
+        assert command.run([*groups, *given])
+        assert message in capsys.readouterr().err
+    rows = ["task", "--expr", "where (i, j) " + BODY % "C[i, h[j]] += accum;", *words[:4], *words[6:]]
+    assert command.run([*rows, "--groups", f"{len(SCORES)},4", "--save", str(saved)]) == 0
+    assert np.load(saved)["C"].shape == (len(SCORES), 4)  # one result, in a file of several
+    assert command.run([*rows, "--save", str(tmp_path / "C")])
+    assert "it must end in .npy or .npz" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("output", "message"),
     [
