@@ -70,6 +70,20 @@ def test_example_computes_the_product(problem: Problem, alpha: int, tmp_path: Pa
 
 
 SUMS = "reduce (k) { accum += P[i, k] * R[k, j]; }"
+
+
+def best(x: Any) -> list[Any]:
+    """The 300 greatest elements, the first of equal ones first, and their rows and columns."""
+    order = np.argsort(-x.ravel(), kind="stable")[:300]
+    return [x.ravel()[order], *(y.astype(np.int32) for y in np.unravel_index(order, x.shape))]
+
+
+def best_of_rows(x: Any) -> list[Any]:
+    """The 5 greatest elements of each row, and their columns."""
+    order = np.argsort(-x, axis=1, kind="stable")[:, :5]
+    return [np.take_along_axis(x, order, 1), order.astype(np.int32)]
+
+
 TASKS: dict[str, tuple[str, Callable[[Any], list[Any]]]] = {
     "matrix": (f"where (i, j) {{ {SUMS} C[i, j] = max(accum, 3); }}", lambda x: [np.maximum(x, 3)]),
     "rows": (f"where (i, j) {{ {SUMS} C[i] argmax= accum; }}", lambda x: [x.argmax(1).astype(np.int32)]),
@@ -77,7 +91,11 @@ TASKS: dict[str, tuple[str, Callable[[Any], list[Any]]]] = {
         f"where (i, j) {{ {SUMS} accum > s * 60 ? hits.add(i, j); }}",
         lambda x: [y.astype(np.int32) for y in np.nonzero(x > 60)],
     ),
+    "best": (f"where (i, j) {{ {SUMS} best.top(300, accum, i, j); }}", best),
+    "best_of_rows": (f"where (i, j) {{ {SUMS} best[i].top(5, accum, j); }}", best_of_rows),
+    "kept": (f"where (i, j) {{ {SUMS} best[i].top(5, accum, j); }}", best_of_rows),
 }
+DEPTHS = {"kept": 8}  #: K of tasks; 64 of others
 
 
 @pytest.mark.skipif(shutil.which("cmake") is None, reason="there is no CMake")
@@ -87,12 +105,13 @@ def test_example_computes_a_task(name: str, tmp_path: Path) -> None:
     device = open_driver("cuda").device
     text, computes = TASKS[name]
     [task] = functions_of(name, parse(text, dict.fromkeys(input_ranks(text), "f32")))
-    tasks = {task: [task.problem(96, 128, 64)]}
+    depth = DEPTHS.get(name, 64)
+    tasks = {task: [task.problem(96, 128, depth)]}
     library = Library.of([], device, lambda p: require(p, device)[0], model_for(device), form, tasks)
     write(library, tmp_path / "library", version="1", command="test")
     build(tmp_path)
     rng = np.random.default_rng(0)
-    p, r = (rng.integers(-3, 4, shape).astype(np.float32) for shape in ((96, 64), (64, 128)))
+    p, r = (rng.integers(-3, 4, shape).astype(np.float32) for shape in ((96, depth), (depth, 128)))
     for file, x in (("P", p), ("R", r)):
         (tmp_path / file).write_bytes(x.tobytes())
     wanted = computes(p @ r)
