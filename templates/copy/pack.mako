@@ -84,8 +84,10 @@ DONE:
 ${gather(b)}\
 % elif b.method == "shift":
 ${shift(b)}\
-% else:
+% elif b.method == "exchange":
 ${exchange(b)}\
+% else:
+${transpose(b)}\
 % endif
 </%def>
 
@@ -228,7 +230,7 @@ LOADED:
 % for j in b.all:
     // shift the two chunks to the required bytes: by 8, by 4, then by less than 4
     @!%whole${j} bra STORED${j};
-${shift_bytes(b, j)}\
+${shift_bytes(b.byte_shifts[j], f"%src{j}")}\
     st.global.v4.b32 [%dst${j}], ${b.vector};
 STORED${j}:
     // at the edges of the operand: element by element, up to the end of the row
@@ -251,79 +253,64 @@ NEXT${j}:
 % endfor
 </%def>
 
-## The bytes from address %src${j} on, in two aligned chunks, become those of a chunk.
-<%def name="shift_bytes(b, j)">
-    cvt.u32.u64 %shift, %src${j};
+## The bytes from address ``src`` on, in two aligned chunks, become those of a chunk.
+<%def name="shift_bytes(words, src)">
+    cvt.u32.u64 %shift, ${src};
     and.b32 %tmp0, %shift, 8;
     setp.ne.u32 %p, %tmp0, 0;
-% for shifted, after, word in b.by_8[j]:
+% for shifted, after, word in words.by_8:
     selp.b32 ${shifted}, ${after}, ${word}, %p;
 % endfor
     and.b32 %tmp0, %shift, 4;
     setp.ne.u32 %p, %tmp0, 0;
-% for shifted, after, word in b.by_4:
+% for shifted, after, word in words.by_4:
     selp.b32 ${shifted}, ${after}, ${word}, %p;
 % endfor
-% if b.by_bytes:
+% if words.by_bytes:
     shl.b32 %shift, %shift, 3;
 % endif
-% for shifted, word, after in b.by_bytes:
+% for shifted, word, after in words.by_bytes:
     shf.r.wrap.b32 ${shifted}, ${word}, ${after}, %shift;
 % endfor
 </%def>
 
 ## A block copies words of rows that are neighbours in the operand, and exchanges them through shared memory.
 <%def name="exchange(b)">
-    .reg .b64 %along_step, %round_step;
     .reg .b32 %smem, %smem_addr, %first_row, %first_word, %row_thread, %word_thread, %element, %copy_row, %byte, %word<4>;
     .reg .pred %in_rows;
     // the block's first row and its first word of each row
 ${row_and_part("%block")}\
     mul.lo.u32 %first_word, %row_part, ${b.words};
     mul.lo.u32 %first_row, %row, ${b.columns};
-    and.b32 ${b.across}, %thread, ${b.across_mask};
-    div.u32 ${b.down}, %thread, ${b.threads_across};
+    and.b32 %word_thread, %thread, ${b.word_mask};
+    shr.u32 %row_thread, %thread, ${b.log2_words};
     mov.u32 %smem, smem;
-    // load element %element of rows from %row on: %along_step bytes from one to the next, %round_step from the last of a word to the next round
+    // load the elements of word %word_thread of rows from %row on
     add.u32 %element, %first_word, %word_thread;
     mul.lo.u32 %element, %element, ${b.word_elements};
-% if not b.contiguous:
-    mul.wide.u32 %along_step, %along_stride, ${b.size};
-    mul.lo.u64 %round_step, %along_step, ${b.round_elements};
-% endif
-${constants.mad("%row", "%row_thread", b.vec, "%first_row")}\
-% for loads in b.loads:
-  % if b.round_rows or loop.first:
+    add.u32 %row, %first_row, %row_thread;
+% for elements in b.loads:
 ${address(b, "%element")}\
     setp.lt.u32 %in_rows, %row, %count;
-  % endif
-  % for registers, operand, element, at, step in loads:
-    % for register in registers:
+  % for register, element, at in elements:
     mov.${b.loaded.ptx_type} ${register}, 0;
-    % endfor
 ${constants.add("%tmp0", "%element", element)}\
     setp.lt.and.u32 %p, %tmp0, %depth, %in_rows;
-    @%p ld.global.nc.${b.load} ${operand}, [${at}];
-    % if step:
-    add.u64 %global_addr, %global_addr, ${step};
-    % endif
+    @%p ld.global.nc.${b.load} ${register}, [${at}];
   % endfor
-  % if b.round_rows:
     add.u32 %row, %row, ${b.round_rows};
-  % endif
 % endfor
     // write words to shared memory, each row at a pitch that has no bank conflicts
-    mul.lo.u32 %smem_addr, %row_thread, ${b.row_step};
-    add.u32 %smem_addr, %smem_addr, %word_thread;
+    mad.lo.u32 %smem_addr, %row_thread, ${b.pitch}, %word_thread;
     mad.lo.u32 %smem_addr, %smem_addr, ${b.WORD}, %smem;
 % for word, at in b.words_of:
-    ${word};
+    mov.b32 %word0, ${word};
     st.shared.b32 [%smem_addr+${at}], %word0;
 % endfor
     // ---- wait: the block's words are in shared memory; each thread stores 16 bytes of rows
     bar.sync 0;
     and.b32 %word_thread, %thread, ${b.chunk_mask};
-    div.u32 %row_thread, %thread, ${b.chunks};
+    shr.u32 %row_thread, %thread, ${b.log2_chunks};
     mul.lo.u32 %smem_addr, %row_thread, ${b.pitch};
     mad.lo.u32 %smem_addr, %word_thread, ${b.chunk_words}, %smem_addr;
     mad.lo.u32 %smem_addr, %smem_addr, ${b.WORD}, %smem;
@@ -334,10 +321,7 @@ ${constants.add("%tmp0", "%element", element)}\
     add.u32 %row, %first_row, %row_thread;
 % for words in b.row_words:
 ${digits(b)}\
-    mul.lo.u32 %copy_row, ${b.digits[0]}, %rows0;
-  % for digit, stride in b.rows_of:
-    mad.lo.u32 %copy_row, ${digit}, ${stride}, %copy_row;
-  % endfor
+${copy_row(b)}\
     mad.wide.u32 %global_addr, %copy_row, %row_bytes, %dst;
     setp.lt.u32 %in_rows, %byte, %row_bytes;
     setp.lt.and.u32 %in_rows, %row, %count, %in_rows;
@@ -347,4 +331,133 @@ ${digits(b)}\
     @%in_rows st.global.v4.b32 [%global_addr], {%word0, %word1, %word2, %word3};
     add.u32 %row, %row, ${b.rows_at_once};
 % endfor
+</%def>
+
+## %copy_row: the row of the copy, from its digits.
+<%def name="copy_row(b)">
+    mul.lo.u32 %copy_row, ${b.digits[0]}, %rows0;
+% for digit, stride in b.rows_of:
+    mad.lo.u32 %copy_row, ${digit}, ${stride}, %copy_row;
+% endfor
+</%def>
+
+## A thread loads 16 bytes for each element of a chunk of the copy, and transposes them in registers. Its loads are
+## adjacent to those of other lanes along the operand, its stores along a row of the copy.
+<%def name="transpose(b)">
+    .reg .b64 %along_step, %row_step64, %policy;
+    .reg .b32 %chunk, %row_thread, %element, %left, %rows_left, %copy_row;
+% if not b.aligned:
+    .reg .b64 %operand_end, %src, %first_chunk, %last_chunk;
+    .reg .b32 %shift;
+    .reg .pred %whole;
+% endif
+    // the thread's chunk of rows, and its number %row along the operand: adjacent for two lanes, whose loads have 32 bytes
+${row_and_part("%block")}\
+    and.b32 %row_thread, %thread, 1;
+    shr.u32 %tmp0, %thread, 1;
+    and.b32 %chunk, %tmp0, ${b.lane_mask};
+    shr.u32 %tmp0, %tmp0, ${b.log2_lanes};
+    mad.lo.u32 %row_thread, %tmp0, 2, %row_thread;
+    mad.lo.u32 %chunk, %row_part, ${b.lanes}, %chunk;
+    mad.lo.u32 %row, %row, ${b.threads_down}, %row_thread;
+    setp.ge.u32 %p, %chunk, %chunks;
+    setp.ge.or.u32 %p, %row, %count, %p;
+    @%p bra DONE;
+    mul.lo.u32 %element, %chunk, ${b.chunk_elements};
+    sub.u32 %left, %depth, %element;
+${address(b, "%element")}\
+    mul.wide.u32 %along_step, %along_stride, ${b.size};
+    // its first row of the copy, and the rows that are left in the line
+${copy_row(b)}\
+    mad.wide.u32 %dst, %copy_row, %row_bytes, %dst;
+    mad.wide.u32 %dst, %chunk, ${b.CHUNK}, %dst;
+    cvt.u64.u32 %row_step64, %row_step;
+    mul.lo.u32 %rows_left, ${b.digits[-1]}, ${b.rows};
+    sub.u32 %rows_left, %line_rows, %rows_left;
+% if not b.aligned:
+    // the aligned chunks with the first byte and the last one must be inside the operand
+    mov.b64 %src, %global_addr;
+    add.u64 %operand_end, %base, %bytes;
+    and.b64 %first_chunk, %src, ${-b.CHUNK};
+    min.s32 %tmp0, %left, ${b.chunk_elements};
+    sub.u32 %tmp0, %tmp0, 1;
+    cvt.s64.s32 %tmp64, %tmp0;
+    mad.lo.u64 %last_chunk, %tmp64, %along_step, %src;
+    add.u64 %last_chunk, %last_chunk, ${b.chunk_mask};
+    and.b64 %last_chunk, %last_chunk, ${-b.CHUNK};
+    add.u64 %last_chunk, %last_chunk, ${b.CHUNK};
+    setp.ge.u64 %whole, %first_chunk, %base;
+    setp.le.and.u64 %whole, %last_chunk, %operand_end, %whole;
+% endif
+    // load 16 bytes for each element of the chunk; zeros past the last one. L2 need not keep what is read once
+    createpolicy.fractional.L2::evict_first.b64 %policy, 1.0;
+% for chunks in b.chunks:
+    setp.gt${b.and_whole[0]}.s32 %p, %left, ${loop.index}${b.and_whole[1]};
+  % for register in b.loaded.rows[loop.index]:
+    mov.b32 ${register}, 0;
+  % endfor
+  % if b.aligned:
+    @%p ld.global.nc.L2::cache_hint.v4.b32 ${chunks[0]}, [%global_addr], %policy;
+  % else:
+    and.b64 %first_chunk, %global_addr, ${-b.CHUNK};
+    add.u64 %last_chunk, %global_addr, ${b.chunk_mask};
+    and.b64 %last_chunk, %last_chunk, ${-b.CHUNK};
+    @%p ld.global.nc.L2::cache_hint.v4.b32 ${chunks[0]}, [%first_chunk], %policy;
+    @%p ld.global.nc.L2::cache_hint.v4.b32 ${chunks[1]}, [%last_chunk], %policy;
+  % endif
+  % if not loop.last:
+    add.u64 %global_addr, %global_addr, %along_step;
+  % endif
+% endfor
+% if not b.aligned:
+    @!%whole bra EDGE;
+    // shift the two chunks to the required bytes: by 8, by 4, then by less than 4
+  % for words in b.byte_shifts:
+${shift_bytes(words, "%src")}\
+    % if not loop.last:
+    add.u64 %src, %src, %along_step;
+    % endif
+  % endfor
+% endif
+    // transpose: the elements of each row of the copy
+% for instructions, chunk in b.stores:
+  % for instruction in instructions:
+    ${instruction};
+  % endfor
+    setp.gt.s32 %p, %rows_left, ${loop.index};
+    @%p st.global.v4.b32 [%dst], ${chunk};
+  % if not loop.last:
+    add.u64 %dst, %dst, %row_step64;
+  % endif
+% endfor
+% if not b.aligned:
+    bra DONE;
+EDGE:
+    // at the edges of the operand: row by row, element by element, zeros past the last element
+    .reg .b64 %element_addr, %element_dst;
+    .reg .b32 %number;
+    .reg .b${b.register_bits} %elem;
+    min.s32 %rows_left, %rows_left, ${b.rows};
+    .pragma "nounroll";
+EDGE_ROW:
+    mov.b64 %element_addr, %src;
+    mov.b64 %element_dst, %dst;
+    mov.u32 %number, 0;
+    .pragma "nounroll";
+EDGE_ELEMENT:
+    mov.b${b.register_bits} %elem, 0;
+    setp.lt.s32 %p, %number, %left;
+    @%p ld.global.nc.b${b.bits} %elem, [%element_addr];
+    st.global.b${b.bits} [%element_dst], %elem;
+    add.u64 %element_addr, %element_addr, %along_step;
+    add.u64 %element_dst, %element_dst, ${b.size};
+    add.u32 %number, %number, 1;
+    setp.lt.u32 %p, %number, ${b.chunk_elements};
+    @%p bra EDGE_ELEMENT;
+    add.u64 %src, %src, ${b.step_bytes};
+    add.u64 %dst, %dst, %row_step64;
+    sub.u32 %rows_left, %rows_left, 1;
+    setp.ne.u32 %p, %rows_left, 0;
+    @%p bra EDGE_ROW;
+% endif
 </%def>

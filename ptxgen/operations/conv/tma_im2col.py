@@ -281,8 +281,10 @@ def _copy(v: Conv, start: int, depth: int, step: int, digits: list[Rows]) -> Pac
             merged.append((extent, stride, row))
     outer, middle, inner = whole = [(1, 0, 0)] * (DIGITS - len(merged)) + merged
     unit = max(ALIGNED // v.element.bytes, 1)
-    wide = inner[1] == 1 and step != 1
-    vec = math.gcd(unit, start // v.element.bytes, inner[0], middle[1], outer[1], step) if wide else 1
+    stride = max(inner[1], 1)  # 16 bytes have one row, or as many as threads transpose from multiples of 16 bytes
+    chunks = stride % unit == 0 or unit % stride == 0
+    aligned = start >= ALIGNED and chunks and all(n % unit == 0 for n in (step, middle[1], outer[1]))
+    vec = unit if aligned and step != 1 else 1
     ordered = sorted(whole, key=lambda x: (x[0] > 1, -x[2]))
     rows = tuple(Digit(extent, n) for n, (extent, _, _) in enumerate(ordered))
     axes = tuple(Axis(stride) for _, stride, _ in ordered)
