@@ -12,17 +12,36 @@ ${runs.locate(run, to, inside, rem, first, plus)}\
     {
     .reg .b32 %flat_index, %quotient, %position;
     setp.gt.s32 ${inside}, ${rem}, ${plus};
+${position(run, to, inside, first, plus, f", {inside}")}\
+    }
+% endif
+</%def>
+
+## Elements from the start of C to a column; ``inside``: whether the column is one of the pixels.
+<%def name="column_offset(run, to, inside, first, plus)">
+    {
+    .reg .b32 %flat_index, %quotient, %position;
+${position(run, to, inside, first, plus, "")}\
+    }
+</%def>
+<%def name="and_inside(predicate, *inside)">
+% for other in inside:
+    and.pred ${predicate}, ${predicate}, ${other};
+% endfor
+</%def>
+
+## The position along each axis, and the elements from the start of C. ``and_inside``: what else the predicate ``inside`` depends on.
+<%def name="position(run, to, inside, first, plus, and_inside)">
 ${constants.add("%flat_index", first, plus)}\
     mov.u32 ${to}, 0;
   % for a in run.axes:
 ${radix.divide("%quotient", "%flat_index", f"positions{a}")}\
     mul.lo.u32 %position, %quotient, %positions${a};
     sub.u32 %position, %flat_index, %position;
-    setp.lt.and.u32 ${inside}, %position, %phase_pixels${a}, ${inside};
+    setp.lt${".and" if and_inside else ""}.u32 ${inside}, %position, %phase_pixels${a}${and_inside};
+<% and_inside = f", {inside}" %>\
     mad.lo.u32 ${to}, %position, %step_${run.name}${a}, ${to};
     mov.u32 %flat_index, %quotient;
   % endfor
     mad.lo.u32 ${to}, %flat_index, %image_step_${run.name}, ${to};
-    }
-% endif
 </%def>

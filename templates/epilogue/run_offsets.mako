@@ -12,6 +12,10 @@ ${constants.add("%tmp0", first, plus)}\
 % endif
 </%def>
 
+## The same; ``inside`` is whether an image has the column, here always.
+<%def name="column_offset(run, to, inside, first, plus)">${offset(run, to, first, plus)}</%def>
+<%def name="and_inside(predicate, *inside)"></%def>
+
 ## The same, and whether the row or column is in C: it is if it is one of ``rem``, counted from ``first``.
 <%def name="registers()"></%def>
 <%def name="same_block(row, column)"></%def>

@@ -5,6 +5,7 @@
 <%namespace name="sync" file="/ptx/barrier.mako"/>
 <%namespace name="loaded" file="/epilogue/loaded_boxes.mako"/>
 <%namespace name="scatter" file="/epilogue/run_offsets.mako"/>
+<%namespace name="locations" file="/${context['plan'].epilogue.locations}"/>
 <%def name="early()"></%def>
 <%def name="finish()"></%def>
 <%def name="acquire(s)">
@@ -61,7 +62,11 @@ ${in_bounds(s, row)}\
     mov.b16 %half0, 0;
     mov.b16 %half1, 0;
     @%p ld.global.b16 %half0, [%c_addr];
+      % if plan.epilogue.phased:
+${in_bounds(s, row, "%next_in_n")}\
+      % else:
     and.pred %p, %p, %next_in_n;
+      % endif
     @%p ld.global.b16 %half1, [%next_c_addr];
     mov.b32 %pair${n}, {%half0, %half1};
       % endif
@@ -88,8 +93,8 @@ ${loaded.add(s, c, None)}\
     first_row, first_column, staging = s.pairs.first
 %>\
     .reg .b64 %c_addr, %product, %next_c_addr, %row_bytes;
-    .reg .b32 %row, %pair_index, %col_offset, %next_col_offset, %row_offset, %rows_rem, %smem_addr, %smem_addr_odd, %pair<${s.pairs.in_flight}>, ${rows.parameter_operand}, ${columns.parameter_operand};
-    .reg .pred %in_n, %next_in_n;
+    .reg .b32 %row, %pair_index, %col_offset, %next_col_offset, %row_offset, %rows_rem, %smem_addr, %smem_addr_odd, %pair<${s.pairs.in_flight}>, ${rows.operand}, ${columns.operand};
+    .reg .pred %in_n, %next_in_n${", %column_inside, %next_column_inside" if plan.epilogue.phased else ""};
 % if s.pairs.loops:
     .reg .b32 %loop_x, %loop_y, %box, %boxes;
     mov.b32 %loop_x, ${s.rows.row};  mov.b32 %loop_y, ${s.rows.column};
@@ -97,18 +102,20 @@ ${loaded.add(s, c, None)}\
     .pragma "nounroll";
 ${label}:
 % endif
-% for name in (*rows.parameters, *columns.parameters):
+% for name in (*rows.registers, *columns.registers):
     ld.param.u32 %${name}, [${name}];
 % endfor
     shr.u32 %row, %wg_thread, ${s.pairs.shift};
     and.b32 %pair_index, %wg_thread, ${s.pairs.thread_mask};
     mad.lo.u32 %tmp2, %pair_index, 2, ${first_column};
-${scatter.offset(columns, "%col_offset", "%tmp2", column)}\
-${scatter.offset(columns, "%next_col_offset", "%tmp2", next_column)}\
+${locations.column_offset(columns, "%col_offset", "%column_inside", "%tmp2", column)}\
+${locations.column_offset(columns, "%next_col_offset", "%next_column_inside", "%tmp2", next_column)}\
 ${constants.add("%tmp2", "%tmp2", column)}\
     setp.lt.u32 %in_n, %tmp2, %N;
     add.u32 %tmp2, %tmp2, 1;
     setp.lt.u32 %next_in_n, %tmp2, %N;
+${locations.and_inside("%in_n", "%column_inside")}\
+${locations.and_inside("%next_in_n", "%next_column_inside")}\
     add.u32 %tmp2, ${first_row}, %row;
 ${scatter.offset(rows, "%row_offset", "%tmp2", row)}\
 ${constants.add("%tmp2", "%tmp2", row)}\
@@ -136,19 +143,21 @@ ${constants.xor("%smem_addr_odd", "%smem_addr", s.pairs.swizzle)}\
 <%def name="words(s, b)">
 <% (preceding, following), last = s.pairs.neighbours[b], s.pairs.last_thread %>\
     .reg .b32 %following, %following_offset, %in_word;
-    .reg .pred %own_word, %next_word, %low, %high, %covered;
+    .reg .pred %own_word, %next_word, %low, %high, %covered${", %other_inside" if plan.epilogue.phased else ""};
     mad.lo.u32 %tmp2, %pair_index, 2, ${s.pairs.first[1]};
     // the columns before and after the thread's two
-${scatter.offset(plan.epilogue.runs[1], "%in_word", "%tmp2", preceding)}\
+${locations.column_offset(plan.epilogue.runs[1], "%in_word", "%other_inside", "%tmp2", preceding)}\
     add.u32 %in_word, %in_word, 1;
     setp.eq.u32 %covered, %in_word, %col_offset;
     setp.ne.and.u32 %covered, %pair_index, 0, %covered;
-${scatter.offset(plan.epilogue.runs[1], "%following_offset", "%tmp2", following)}\
+${locations.and_inside("%covered", "%other_inside")}\
+${locations.column_offset(plan.epilogue.runs[1], "%following_offset", "%other_inside", "%tmp2", following)}\
     sub.u32 %following_offset, %following_offset, 1;
     setp.eq.u32 %next_word, %following_offset, %next_col_offset;
     setp.ne.and.u32 %next_word, %pair_index, ${last}, %next_word;
 ${constants.add("%tmp2", "%tmp2", following)}\
     setp.lt.and.u32 %next_word, %tmp2, %N, %next_word;
+${locations.and_inside("%next_word", "%next_in_n", "%other_inside")}\
     // where columns begin in a word
     cvt.u32.u64 %in_word, %next_c_addr;
     and.b32 %in_word, %in_word, 2;
@@ -159,6 +168,7 @@ ${constants.add("%tmp2", "%tmp2", following)}\
     add.u32 %following_offset, %col_offset, 1;
     setp.eq.and.u32 %own_word, %following_offset, %next_col_offset, %next_in_n;
     setp.eq.and.u32 %own_word, %in_word, 0, %own_word;
+${locations.and_inside("%own_word", "%in_n")}\
     // single elements are those in no word
     or.pred %low, %own_word, %covered;
     not.pred %low, %low;
@@ -184,8 +194,8 @@ ${constants.add("%tmp2", "%tmp2", following)}\
 % endif
 </%def>
 
-<%def name="in_bounds(s, row)">
-    setp.gt.and.s32 %p, %rows_rem, ${s.pairs.first_rows[row]}, %in_n;
+<%def name="in_bounds(s, row, inside='%in_n')">
+    setp.gt.and.s32 %p, %rows_rem, ${s.pairs.first_rows[row]}, ${inside};
 </%def>
 
 <%def name="next_row()">

@@ -19,18 +19,20 @@ BOTH = WGMMA + " operand_path_a=pack"
 OTHER = 0xA5  #: byte of the workspace before
 
 
-def copies(problem, config):
-    """The packing, its runner, the operands by their names in the kernel, and the workspace after the copy kernel."""
+def copies(problem, config, start=0):
+    """The packing, its runner, the operands by their names in the kernel, and the workspace after the copy kernel.
+    Operands begin ``start`` bytes after an address that is aligned."""
     p, driver = parse(problem), EmulatedDriver(device("h200"))
     runner = Runner.of(driver, p, parse_config(config))
     packing, arrays = runner.plan.packing, operands(p)
-    with Buffers(driver, arrays) as b:
+    shifted = {n: np.concatenate([np.zeros(start, np.uint8), x.reshape(-1).view(np.uint8)]) for n, x in arrays.items()}
+    with Buffers(driver, shifted) as b:
         size = runner.launch.workspace
         workspace = driver.allocate(size)
         driver.fill(workspace, size, OTHER)
         for step, parameters in runner.prepare():
             if step.entry.endswith("_pack"):
-                driver.launch(runner.kernel, step, parameters((*(b.addresses[n] for n in p.arrays), workspace)))
+                driver.launch(runner.kernel, step, parameters((*(b.addresses[n] + start for n in p.arrays), workspace)))
         stored = np.empty(size, np.uint8)
         driver.download(workspace, stored)
     bindings = lower(p).bindings
@@ -81,7 +83,23 @@ def copies(problem, config):
     ],
 )
 def test_copies_are_as_described(problem, config, methods):
-    packing, runner, arrays, stored = copies(problem, config)
+    check(*copies(problem, config), methods)
+
+
+@pytest.mark.parametrize(
+    ("problem", "start"),
+    [
+        ("conv N=2,C=24,H=5,W=8,K=16,R=3,S=3,pad=1 NCHW f16 aligned_input=2 aligned_filter=2", 2),
+        ("conv N=2,C=17,H=5,W=7,K=16,R=3,S=3,pad=1 NCHW bf16 aligned_input=2 aligned_filter=2", 10),
+        ("conv N=2,C=24,H=5,W=8,K=16,R=3,S=3,pad=1 NCHW f32 compute=tf32 aligned_input=4 aligned_filter=4", 12),
+    ],
+)
+def test_transposed_copies_of_operands_at_any_address(problem, start):
+    check(*copies(problem, BOTH.format(64, 32), start), "transpose transpose")
+
+
+def check(packing, runner, arrays, stored, methods):
+    """Compares the copies in the workspace with their descriptions."""
     assert " ".join(code.method for code in packing.codes.values()) == methods
     end, p = 0, runner.plan.problem
     for name in packing.names:

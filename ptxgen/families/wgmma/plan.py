@@ -343,7 +343,7 @@ class WgmmaPlan(Plan):
     def _stored_bytes(self) -> int:
         """The number of bytes of one store to C."""
         e, size = self.epilogue, self.problem.output.bytes
-        if e.via_smem and (e.tma or e.phased):
+        if e.via_smem and (e.tma or e.vector_rows):
             return TMA_ALIGNED
         if e.runs:
             return 2 * size if e.paired else size
@@ -357,7 +357,7 @@ class WgmmaPlan(Plan):
         if self.epilogue.via_smem:
             c = "boxes of {} x {}".format(*self.epilogue.staging.box) if self.epilogue.tma else "words, a row a warp"
             c = "pairs of elements of many rows" if self.epilogue.runs else c
-            c = "16 bytes of many rows" if self.epilogue.phased else c
+            c = "16 bytes of many rows" if self.epilogue.vector_rows else c
         a, b = (self.x, self.y) if self.x.name == "a" else (self.y, self.x)
         boxes = f"TMA loads boxes of {self.loads.box_text(a)} elements of A, {self.loads.box_text(b)} of B"
         return f"{boxes}; C is stored in {c}{self.packing.summary}"

@@ -103,6 +103,12 @@ def _has_rows(p: KernelProblem) -> bool:
     return x is None or x.result is None or (x.contiguous_columns and len(x.result[0]) == 1 and not x.phases)
 
 
+def _pixel_columns(p: KernelProblem) -> bool:
+    """True if columns of C are pixels in runs of adjacent elements."""
+    x = im2col(p)
+    return x is not None and x.result is not None and x.side == "b"
+
+
 def _vector_rows(p: KernelProblem, c: Any) -> Any:
     """True if threads store 16 bytes at a time, of elements of two bytes, to rows of C that are pixels of a phase or of
     a tile with a halo."""
@@ -177,7 +183,7 @@ def _epilogue_smem(p: KernelProblem, c: Any, g: WgmmaGeometry) -> Any:
         c.epilogue_smem == 1,
         _stages_elements(p)
         & ("store_sums" not in p.needs)
-        & ((_has_rows(p) & (c.row_taps == 1)) | _vector_rows(p, c) | (c.interleave_phases == 1))
+        & (_has_rows(p) & ((c.row_taps == 1) | _pixel_columns(p)) | _vector_rows(p, c) | (c.interleave_phases == 1))
         & (operand_packing.boxed(p) | _vector_rows(p, c) | (not p.sink.elementwise))
         & (c.epilogue_subtiles >= 1)
         & (c.epilogue_buffers >= 1)

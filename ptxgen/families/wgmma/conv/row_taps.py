@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from ptxgen.codegen.config.config import Config
@@ -92,4 +93,6 @@ def with_row_taps(p: KernelProblem, c: Config) -> KernelProblem:
     shared = x.with_row_taps(p.operand("C").access.ld)
     if x.side == "a":
         return with_descriptor(p.with_extents("A", m=x.halo_pixels), shared)
-    return with_descriptor(p.with_extents("BC", n=x.halo_pixels), shared)
+    # two adjacent columns of C are either two adjacent pixels of a row or both outside
+    pairs = math.gcd(x.positions[0], x.halo_positions[0], p.vectors[2])
+    return with_descriptor(p.with_extents("BC", n=x.halo_pixels).with_access("C", vec=pairs), shared)

@@ -734,7 +734,7 @@ class Epilogue(epilogue.Epilogue):
     @property
     def box_template(self) -> str:
         """The template file that moves boxes from shared memory to C."""
-        if self.phased:
+        if self.vector_rows:
             return "epilogue/vector_row_store.mako"
         if self.runs:
             return "epilogue/scatter_smem.mako"
@@ -944,9 +944,15 @@ class Epilogue(epilogue.Epilogue):
 
     @property
     def phased(self) -> bool:
-        """True if rows of C are the pixels of a phase of a strided input gradient."""
+        """True if rows or columns of C are the pixels of a phase of a strided input gradient, or positions with a
+        halo."""
         x = im2col(self.problem)
         return x is not None and bool(x.phases) and not x.by_phase
+
+    @property
+    def vector_rows(self) -> bool:
+        """True if rows of C are such pixels, so that threads store 16 bytes of a row."""
+        return self.phased and im2col(self.problem).side == "a"
 
     @property
     def locations(self) -> str:
