@@ -340,8 +340,8 @@ def _epilogue_regs(p: KernelProblem, c: Any, accumulators: Any, moves: Any) -> A
     """The number of further registers of the epilogue: ptxas hoists loads of bias and scales, and spills with 192
     accumulators."""
     transposed, via_smem, wide = c.transposed_mma == 1, c.epilogue_smem == 1, accumulators >= 192
-    scatters = im2col(p) is not None and im2col(p).result is not None
-    phased = located_pixels(p, c)
+    x, phased = im2col(p), located_pixels(p, c)
+    scatters = x is not None and (x.result is not None or x.side == "b")
     # addresses of rows of C in a phase
     many = accumulators >= where(c.row_taps > 1, 144, 160)
     located = where(many, where(transposed, 20, 52), where(accumulators >= 96, 29, 0))
@@ -353,11 +353,12 @@ def _epilogue_regs(p: KernelProblem, c: Any, accumulators: Any, moves: Any) -> A
     ]
     # conditions that hold in no row are not computed for each
     if scatters:
-        terms.append(where(via_smem & transposed & (accumulators >= 176), 8, 0))
-        if p.vectors[2] == 1:  # words and single elements of rows that begin at any element
-            subtiles = via_smem & (c.epilogue_subtiles > 1)
-            terms.append(where(subtiles & (accumulators >= 128), 8, 0))
-            terms.append(where(subtiles & transposed & (c.persistent == 1) & wide, 26, 0))
+        runs = via_smem & where(c.row_taps > 1, x.side == "b", x.result is not None)
+        terms.append(where(runs & transposed & (accumulators >= 176), 8, 0))
+        # words and single elements of rows that begin at any element, as those between halos may
+        subtiles = runs & (c.epilogue_subtiles > 1) & ((c.row_taps > 1) | (p.vectors[2] == 1))
+        terms.append(where(subtiles & (accumulators >= 128), 8, 0))
+        terms.append(where(subtiles & transposed & (c.persistent == 1) & wide, 26, 0))
     if np.any(phased):
         terms.append(where(via_smem & phased & (c.interleave_phases == 0), located, 0))
     if p.output.bytes == 1:

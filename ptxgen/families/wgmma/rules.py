@@ -104,9 +104,9 @@ def _has_rows(p: KernelProblem) -> bool:
 
 
 def _pixel_columns(p: KernelProblem) -> bool:
-    """True if columns of C are pixels in runs of adjacent elements."""
+    """True if columns of C are the pixels of a row of the images, which threads store one by one or in pairs."""
     x = im2col(p)
-    return x is not None and x.result is not None and x.side == "b"
+    return x is not None and x.side == "b" and "store_gated" not in p.needs
 
 
 def _vector_rows(p: KernelProblem, c: Any) -> Any:
@@ -184,7 +184,7 @@ def _epilogue_smem(p: KernelProblem, c: Any, g: WgmmaGeometry) -> Any:
         _stages_elements(p)
         & ("store_sums" not in p.needs)
         & (_has_rows(p) & ((c.row_taps == 1) | _pixel_columns(p)) | _vector_rows(p, c) | (c.interleave_phases == 1))
-        & (operand_packing.boxed(p) | _vector_rows(p, c) | (not p.sink.elementwise))
+        & ((operand_packing.boxed(p) & (c.row_taps == 1)) | _vector_rows(p, c) | (not p.sink.elementwise))
         & (c.epilogue_subtiles >= 1)
         & (c.epilogue_buffers >= 1)
         & (c.epilogue_subtiles % np.maximum(c.epilogue_buffers, 1) == 0)
