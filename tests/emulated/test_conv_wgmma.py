@@ -520,6 +520,31 @@ ROW_TAPS = {
         {},
         "ml=64 nl=64 u=64 vec_c=2 row_taps=3 operand_path_a=pack operand_path_b=pack",
     ),
+    "through shared memory, pairs of pixels of a row": (
+        "NCHW",
+        "C=64,H=5,W=18,K=72,R=3,S=3,pad=1",
+        {"epilogue": "bias,relu"},
+        "ml=64 nl=64 u=64 row_taps=3 epilogue_smem=1 operand_path_a=pack operand_path_b=pack",
+    ),
+    "through shared memory, rows begin at any element": (
+        "NCHW",
+        "C=64,H=5,W=13,K=72,R=3,S=3,pad=1",
+        {},
+        "ml=64 nl=128 u=64 row_taps=3 epilogue_smem=1 epilogue_subtiles=2 operand_path_a=pack operand_path_b=pack",
+    ),
+    "through shared memory, pixels on the 64-row side, a halo of one pixel": (
+        "NCHW",
+        "C=16,H=4,W=10,K=24,R=2,S=2,pad=1",
+        {},
+        "ml=24 nl=64 u=16 row_taps=2 transposed_mma=1 epilogue_smem=1 operand_path_a=pack operand_path_b=pack",
+    ),
+    "through shared memory, groups, every second tap": (
+        "NCHW",
+        "C=32,H=9,W=19,K=32,R=3,S=3,stride=2,pad=1,groups=2",
+        {},
+        "ml=64 nl=64 u=32 row_taps=2 epilogue_smem=1 math_warpgroups=2 pingpong=1 persistent=1"
+        " operand_path_a=pack operand_path_b=pack",
+    ),
     "every third tap, some parts of a row lack the last one": (
         "NHWC",
         "C=64,H=7,W=9,K=72,R=3,S=4,pad=2x1,stride=2x3",
