@@ -56,8 +56,8 @@ class PackedCopy:
     """A packed copy. ``digits``: the digits of a row number, which move along ``axes``; a row has ``width`` places
     along the axis ``along``, and a place has ``padded`` elements along the axis ``within``.
 
-    ``zeros``: True if padding is zeros, else padding is undefined; ``vec``: elements of 16 bytes if all rows that are
-    adjacent in the operand are loaded by aligned loads of 16 bytes, for copies whose row elements are not adjacent.
+    ``zeros``: True if padding is zeros, else padding is undefined; ``vec``: elements of the widest aligned load of
+    adjacent rows, for copies whose row elements are not adjacent in the operand.
     """
 
     digits: tuple[Digit, ...]

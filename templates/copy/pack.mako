@@ -256,15 +256,14 @@ NEXT${j}:
 ## The bytes from address ``src`` on, in two aligned chunks, become those of a chunk.
 <%def name="shift_bytes(words, src)">
     cvt.u32.u64 %shift, ${src};
-    and.b32 %tmp0, %shift, 8;
+% for bytes, selections in ((8, words.by_8), (4, words.by_4)):
+  % if selections:
+    and.b32 %tmp0, %shift, ${bytes};
     setp.ne.u32 %p, %tmp0, 0;
-% for shifted, after, word in words.by_8:
+  % endif
+  % for shifted, after, word in selections:
     selp.b32 ${shifted}, ${after}, ${word}, %p;
-% endfor
-    and.b32 %tmp0, %shift, 4;
-    setp.ne.u32 %p, %tmp0, 0;
-% for shifted, after, word in words.by_4:
-    selp.b32 ${shifted}, ${after}, ${word}, %p;
+  % endfor
 % endfor
 % if words.by_bytes:
     shl.b32 %shift, %shift, 3;
@@ -341,23 +340,23 @@ ${copy_row(b)}\
 % endfor
 </%def>
 
-## A thread loads 16 bytes for each element of a chunk of the copy, and transposes them in registers. Its loads are
-## adjacent to those of other lanes along the operand, its stores along a row of the copy.
+## A thread loads a line of adjacent elements for each element of a chunk of the copy, and transposes them in registers. Lines are
+## adjacent to those of other lanes along the operand, chunks along a row of the copy.
 <%def name="transpose(b)">
     .reg .b64 %along_step, %row_step64, %policy;
     .reg .b32 %chunk, %row_thread, %element, %left, %rows_left, %copy_row;
-% if not b.aligned:
-    .reg .b64 %operand_end, %src, %first_chunk, %last_chunk;
-    .reg .b32 %shift;
+% if b.shifts_bytes:
+    .reg .b64 %lines_end, %src, %first_line, %last_line;
+    .reg .b32 %shift, %elements;
     .reg .pred %whole;
 % endif
-    // the thread's chunk of rows, and its number %row along the operand: adjacent for two lanes, whose loads have 32 bytes
+    // the thread's chunk of rows, and its number %row along the operand, where ${b.adjacent} lanes load 32 adjacent bytes
 ${row_and_part("%block")}\
-    and.b32 %row_thread, %thread, 1;
-    shr.u32 %tmp0, %thread, 1;
+    and.b32 %row_thread, %thread, ${b.adjacent_mask};
+    shr.u32 %tmp0, %thread, ${b.log2_adjacent};
     and.b32 %chunk, %tmp0, ${b.lane_mask};
     shr.u32 %tmp0, %tmp0, ${b.log2_lanes};
-    mad.lo.u32 %row_thread, %tmp0, 2, %row_thread;
+    mad.lo.u32 %row_thread, %tmp0, ${b.adjacent}, %row_thread;
     mad.lo.u32 %chunk, %row_part, ${b.lanes}, %chunk;
     mad.lo.u32 %row, %row, ${b.threads_down}, %row_thread;
     setp.ge.u32 %p, %chunk, %chunks;
@@ -374,44 +373,46 @@ ${copy_row(b)}\
     cvt.u64.u32 %row_step64, %row_step;
     mul.lo.u32 %rows_left, ${b.digits[-1]}, ${b.rows};
     sub.u32 %rows_left, %line_rows, %rows_left;
-% if not b.aligned:
-    // the aligned chunks with the first byte and the last one must be inside the operand
+% if b.shifts_bytes:
+    // the aligned lines with the first element and the last one must be inside the operand; others past its end are not loaded
     mov.b64 %src, %global_addr;
-    add.u64 %operand_end, %base, %bytes;
-    and.b64 %first_chunk, %src, ${-b.CHUNK};
-    min.s32 %tmp0, %left, ${b.chunk_elements};
-    sub.u32 %tmp0, %tmp0, 1;
-    cvt.s64.s32 %tmp64, %tmp0;
-    mad.lo.u64 %last_chunk, %tmp64, %along_step, %src;
-    add.u64 %last_chunk, %last_chunk, ${b.chunk_mask};
-    and.b64 %last_chunk, %last_chunk, ${-b.CHUNK};
-    add.u64 %last_chunk, %last_chunk, ${b.CHUNK};
-    setp.ge.u64 %whole, %first_chunk, %base;
-    setp.le.and.u64 %whole, %last_chunk, %operand_end, %whole;
+    add.u64 %lines_end, %base, %bytes;
+    and.b64 %lines_end, %lines_end, ${-b.line_bytes};
+    min.u32 %elements, %left, ${b.chunk_elements};
+    sub.u32 %tmp0, %elements, 1;
+    cvt.u64.u32 %tmp64, %tmp0;
+    mad.lo.u64 %last_line, %tmp64, %along_step, %src;
+    min.u32 %rows_left, %rows_left, ${b.rows};
+    mad.wide.u32 %last_line, %rows_left, ${b.step_bytes}, %last_line;
+    add.u64 %last_line, %last_line, ${b.size - b.step_bytes};
+    setp.le.u64 %whole, %last_line, %lines_end;
+    and.b64 %first_line, %src, ${-b.line_bytes};
+    setp.ge.and.u64 %whole, %first_line, %base, %whole;
 % endif
-    // load 16 bytes for each element of the chunk; zeros past the last one. L2 need not keep what is read once
+    // load the line of each element of the chunk; zeros past the last one. L2 need not keep what is read once
     createpolicy.fractional.L2::evict_first.b64 %policy, 1.0;
-% for chunks in b.chunks:
+% for lines in b.loads:
     setp.gt${b.and_whole[0]}.s32 %p, %left, ${loop.index}${b.and_whole[1]};
   % for register in b.loaded.rows[loop.index]:
     mov.b32 ${register}, 0;
   % endfor
-  % if b.aligned:
-    @%p ld.global.nc.L2::cache_hint.v4.b32 ${chunks[0]}, [%global_addr], %policy;
+  % if not b.shifts_bytes:
+    @%p ld.global.nc.L2::cache_hint.${b.load} ${lines[0]}, [%global_addr], %policy;
   % else:
-    and.b64 %first_chunk, %global_addr, ${-b.CHUNK};
-    add.u64 %last_chunk, %global_addr, ${b.chunk_mask};
-    and.b64 %last_chunk, %last_chunk, ${-b.CHUNK};
-    @%p ld.global.nc.L2::cache_hint.v4.b32 ${chunks[0]}, [%first_chunk], %policy;
-    @%p ld.global.nc.L2::cache_hint.v4.b32 ${chunks[1]}, [%last_chunk], %policy;
+    and.b64 %first_line, %global_addr, ${-b.line_bytes};
+    add.u64 %last_line, %global_addr, ${b.line_mask};
+    and.b64 %last_line, %last_line, ${-b.line_bytes};
+    @%p ld.global.nc.L2::cache_hint.${b.load} ${lines[0]}, [%first_line], %policy;
+    setp.lt.and.u64 %p, %last_line, %lines_end, %p;
+    @%p ld.global.nc.L2::cache_hint.${b.load} ${lines[1]}, [%last_line], %policy;
   % endif
   % if not loop.last:
     add.u64 %global_addr, %global_addr, %along_step;
   % endif
 % endfor
-% if not b.aligned:
+% if b.shifts_bytes:
     @!%whole bra EDGE;
-    // shift the two chunks to the required bytes: by 8, by 4, then by less than 4
+    // shift the two aligned lines to the required bytes
   % for words in b.byte_shifts:
 ${shift_bytes(words, "%src")}\
     % if not loop.last:
@@ -419,7 +420,7 @@ ${shift_bytes(words, "%src")}\
     % endif
   % endfor
 % endif
-    // transpose: the elements of each row of the copy
+    // the elements of each row of the copy
 % for instructions, chunk in b.stores:
   % for instruction in instructions:
     ${instruction};
@@ -430,30 +431,24 @@ ${shift_bytes(words, "%src")}\
     add.u64 %dst, %dst, %row_step64;
   % endif
 % endfor
-% if not b.aligned:
+% if b.shifts_bytes:
     bra DONE;
 EDGE:
     // at the edges of the operand: row by row, element by element, zeros past the last element
-    .reg .b64 %element_addr, %element_dst;
-    .reg .b32 %number;
-    .reg .b${b.register_bits} %elem;
-    min.s32 %rows_left, %rows_left, ${b.rows};
+    .reg .b64 %element_addr;
+    ${b.element.declaration}
     .pragma "nounroll";
 EDGE_ROW:
     mov.b64 %element_addr, %src;
-    mov.b64 %element_dst, %dst;
-    mov.u32 %number, 0;
-    .pragma "nounroll";
-EDGE_ELEMENT:
-    mov.b${b.register_bits} %elem, 0;
-    setp.lt.s32 %p, %number, %left;
-    @%p ld.global.nc.b${b.bits} %elem, [%element_addr];
-    st.global.b${b.bits} [%element_dst], %elem;
+% for register in b.element.all:
+    mov.${b.element.ptx_type} ${register}, 0;
+    setp.gt.u32 %p, %elements, ${loop.index};
+    @%p ld.global.nc.b${b.bits} ${register}, [%element_addr];
     add.u64 %element_addr, %element_addr, %along_step;
-    add.u64 %element_dst, %element_dst, ${b.size};
-    add.u32 %number, %number, 1;
-    setp.lt.u32 %p, %number, ${b.chunk_elements};
-    @%p bra EDGE_ELEMENT;
+% endfor
+% for register in b.element.all:
+    st.global.b${b.bits} [%dst+${loop.index * b.size}], ${register};
+% endfor
     add.u64 %src, %src, ${b.step_bytes};
     add.u64 %dst, %dst, %row_step64;
     sub.u32 %rows_left, %rows_left, 1;

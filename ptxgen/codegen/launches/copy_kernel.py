@@ -7,7 +7,7 @@ those outside the operand.
 thread loads the two aligned chunks that hold 16 bytes of the copy, and shifts them.
 * ``Exchange``, if the elements of a row are adjacent in the operand and a row number has several digits: a block
 exchanges words through shared memory.
-* ``Transpose``, for all other copies: a thread loads 16 bytes of adjacent elements for each element of a chunk of the
+* ``Transpose``, for all other copies: a thread loads adjacent elements of the operand for each element of a chunk of the
 copy, and transposes them in registers.
 """
 
@@ -35,6 +35,8 @@ ROUNDS = 4  #: chunks that a thread shifts in copies of more than LARGE chunks, 
 LARGE = 1 << 18
 TILE = 2048  #: words that a block exchanges
 WORDS = (8, 16, 32)  #: the possible numbers of words per row in a block's exchange
+LINE = 4  #: adjacent elements that a thread transposes
+SECTOR = 32  #: bytes that adjacent lanes load
 LANES = (1, 2, 4, 8)  #: the possible numbers of lanes that store adjacent chunks of a row
 
 
@@ -120,7 +122,7 @@ class CopyCode:
 
 
 class ByteShift(NamedTuple):
-    """The instructions that shift the 8 words of two aligned chunks to the 4 words from a byte address on.
+    """The instructions that shift the words of two aligned chunks to those from a byte address on.
     ``by_8``, ``by_4``: selections that shift by 8 and by 4 bytes: (shifted word, the word if shifted, the word if not);
     ``by_bytes``: funnel shifts by less than 4 bytes: (shifted word, low word, high word); empty: there are none."""
 
@@ -130,13 +132,13 @@ class ByteShift(NamedTuple):
 
     @classmethod
     def of(cls, words: Sequence[str], by_8: Sequence[str], by_4: Sequence[str], result: Sequence[str]) -> ByteShift:
-        """The shift of ``words``. ``by_8``, ``by_4``: the registers of words shifted by 8 and by 4 bytes; ``result``:
-        those of the result, empty if elements are whole words."""
-        return cls(
-            list(zip(by_8, words[2:], words, strict=False)),
-            list(zip(by_4, by_8[1:], by_8, strict=False)),
-            list(zip(result, by_4, by_4[1:], strict=False)),
-        )
+        """The shift of ``words``. ``by_8``, ``by_4``: the registers of words shifted by 8 and by 4 bytes, empty without
+        such shifts; ``result``: those of the result, empty if elements are whole words."""
+        eights = list(zip(by_8, words[2:], words, strict=False))
+        words = by_8 or words
+        fours = list(zip(by_4, words[1:], words, strict=False))
+        words = by_4 or words
+        return cls(eights, fours, list(zip(result, words, words[1:], strict=False)))
 
 
 class Gather(CopyCode):
@@ -256,47 +258,51 @@ class Exchange(CopyCode):
 
 class Transpose(CopyCode):
     """The method in which each thread makes a chunk of each of up to ``rows`` rows. For each element of a chunk it
-    loads 16 bytes: elements that are adjacent in the operand, of which every ``step``-th one belongs to the copy.
-    ``lanes`` adjacent lanes store adjacent chunks. Digits are in the order of the operand's axes; the last one counts
-    threads along adjacent elements, each with ``rows`` rows of the copy."""
+    loads a line: LINE elements that are adjacent in the operand, of which every ``step``-th one belongs to the copy.
+    ``lanes`` lanes store adjacent chunks, ``adjacent`` lanes load adjacent lines. Digits are in the order of the
+    operand's axes; the last one counts threads along adjacent elements, each with ``rows`` rows of the copy."""
 
-    method, title = "transpose", "a thread transposes 16 bytes for each element of a chunk of the copy"
+    method, title = "transpose", "a thread transposes a line of adjacent elements for each element of a chunk"
 
     def __init__(self, copy: PackedCopy, size: int) -> None:
         ordered = copy.in_operand_order[0]
-        #: elements of the operand from one row of the copy to the next; only small steps are within 16 bytes
-        stride = ordered.axes[ordered.digits[-1].axis].stride
-        self.rows = max(CHUNK // size // max(stride, 1), 1)
+        #: elements of the operand from one row of the copy to the next
+        stride = max(ordered.axes[ordered.digits[-1].axis].stride, 1)
+        self.rows, step = max(LINE // stride, 1), min(stride, LINE)
         super().__init__(self._of_threads(copy)[0], size)
-        self.aligned, self.bits = copy.vec == self.chunk_elements, 8 * size
-        self.shifts_bytes = not self.aligned
-        #: what combines the predicate of a load with %whole: the boolean operator, and the operand
-        self.and_whole = ("", "") if self.aligned else (".and", ", %whole")
-        self.register_bits, self.chunk_mask = max(self.bits, 16), CHUNK - 1
+        self.shifts_bytes = copy.vec % LINE > 0
+        self.line_bytes, self.step_bytes, self.bits = LINE * size, step * size, 8 * size
+        self.line_mask, words = self.line_bytes - 1, self.line_bytes // WORD
         chunks = -(-copy.pitch // self.chunk_elements)
         self.lanes = next((n for n in LANES if n >= chunks), LANES[-1])
         self.lane_mask, self.log2_lanes, self.threads_down = self.lanes - 1, log2(self.lanes), self.THREADS // self.lanes
-        elements = range(self.chunk_elements)
-        self.loaded = Tile("loaded", "b32", (self.chunk_elements, 4 if self.aligned else 8))
-        self.word = Tile("word", "b32", (4,))
-        #: the words of the 16 bytes that are loaded for each element of a chunk
-        self.lines = [self.loaded.rows[i][:4] for i in elements]
-        self.tiles = [self.loaded, *([self.word, Tile("pair", "b32", (2,))] if size < WORD else [])]
-        self.byte_shifts = [ByteShift([], [], [])] * self.chunk_elements
-        if not self.aligned:
-            shifted_8, shifted_4 = Tile("shifted_by8_", "b32", (6,)), Tile("shifted_by4_", "b32", (5,))
-            self.tiles += [shifted_8, *([shifted_4] if size < WORD else [])]
-            by_4, results = (shifted_4.all, self.lines) if size < WORD else ([], [[]] * self.chunk_elements)
-            self.byte_shifts = [
-                ByteShift.of(self.loaded.rows[i], shifted_8.all, by_4 or self.lines[i], results[i]) for i in elements
-            ]
-        #: the operands of the aligned chunks that are loaded for each element
-        self.chunks = [[self.loaded.vector(i, n, n=4) for n in range(0, self.loaded.shape[1], 4)] for i in elements]
-        step = min(max(stride, 1), self.chunk_elements)
+        self.adjacent = SECTOR // self.line_bytes
+        self.adjacent_mask, self.log2_adjacent = self.adjacent - 1, log2(self.adjacent)
+        #: the words of a line, or of the two aligned lines that contain it, for each element of a chunk
+        self.loaded = Tile("loaded", "b32", (self.chunk_elements, 2 * words if self.shifts_bytes else words))
+        self.word, pair = Tile("word", "b32", (CHUNK // WORD,)), Tile("pair", "b32", (2,))
+        self.lines = [row[:words] for row in self.loaded.rows]
+        shifted_8, shifted_4 = (Tile(f"shifted_by{n}_", "b32", (words + n // WORD,)) for n in (8, 4))
+        by_8, by_4, whole = shifted_8.all * (words > 2), shifted_4.all * (words > 1), size == WORD
+        self.byte_shifts = [
+            ByteShift.of(row, by_8, line if whole else by_4, [] if whole else line)
+            for row, line in zip(self.loaded.rows, self.lines, strict=True)
+            if self.shifts_bytes
+        ]
+        used = (True, size < WORD, size == 1, self.shifts_bytes and words > 2, self.shifts_bytes and words == 2)
+        self.tiles = [x for x, use in zip((self.loaded, self.word, pair, shifted_8, shifted_4), used, strict=True) if use]
+        self.load = width(words, "b32")
+        self.element = Tile("element", f"b{max(self.bits, 16)}", (self.chunk_elements,))
+        #: the operands of the aligned lines that are loaded for each element of a chunk
+        self.loads = [
+            [self.loaded.vector(i, n, n=words) for n in range(0, self.loaded.shape[1], words)]
+            for i in range(self.chunk_elements)
+        ]
+        #: what combines the predicate of a load with %whole: the boolean operator, and the operand
+        self.and_whole = (".and", ", %whole") if self.shifts_bytes else ("", "")
         #: for each row of a thread: the instructions that transpose its elements, and its chunk
         self.stores = [self._store(row * step) for row in range(self.rows)]
         self.rows_of = [(digit, f"%rows{n}") for n, digit in enumerate(self.digits) if n]
-        self.step_bytes = step * size
 
     def _of_threads(self, copy: PackedCopy) -> tuple[PackedCopy, list[int]]:
         """The copy in the order of the operand, whose last digit counts threads, and the stride of each digit in rows
