@@ -7,8 +7,8 @@ those outside the operand.
 thread loads the two aligned chunks that hold 16 bytes of the copy, and shifts them.
 * ``Exchange``, if the elements of a row are adjacent in the operand and a row number has several digits: a block
 exchanges words through shared memory.
-* ``Transpose``, for all other copies: a thread loads adjacent elements of the operand for each element of a chunk of the
-copy, and transposes them in registers.
+* ``Transpose``, for all other copies: a thread loads adjacent elements of the operand for each element of a chunk of
+the copy, and transposes them in registers.
 """
 
 from __future__ import annotations
@@ -230,7 +230,8 @@ class Exchange(CopyCode):
         #: for each round: the register of each element of a word, its index in the word and its address
         self.loads = [[(name, e, f"%global_addr+{e * size}") for e, name in enumerate(row)] for row in self.loaded.rows]
         #: for each round: the operand of its word, and the word's offset in shared memory
-        self.words_of = [(braces(row), WORD * r * self.round_rows * self.pitch) for r, row in enumerate(self.loaded.rows)]
+        round_bytes = WORD * self.round_rows * self.pitch
+        self.words_of = [(braces(row), r * round_bytes) for r, row in enumerate(self.loaded.rows)]
         #: for each row of which a thread stores 16 bytes: the words' (register, offset in shared memory)
         row_bytes = WORD * self.rows_at_once * self.pitch
         self.row_words = [
@@ -260,7 +261,8 @@ class Transpose(CopyCode):
     """The method in which each thread makes a chunk of each of up to ``rows`` rows. For each element of a chunk it
     loads a line: LINE elements that are adjacent in the operand, of which every ``step``-th one belongs to the copy.
     ``lanes`` lanes store adjacent chunks, ``adjacent`` lanes load adjacent lines. Digits are in the order of the
-    operand's axes; the last one counts threads along adjacent elements, each with ``rows`` rows of the copy."""
+    operand's axes; the last one counts threads along adjacent elements, each with ``rows`` rows of the copy. Elements
+    have 2 or 4 bytes."""
 
     method, title = "transpose", "a thread transposes a line of adjacent elements for each element of a chunk"
 
@@ -272,27 +274,28 @@ class Transpose(CopyCode):
         super().__init__(self._of_threads(copy)[0], size)
         self.shifts_bytes = copy.vec % LINE > 0
         self.line_bytes, self.step_bytes, self.bits = LINE * size, step * size, 8 * size
-        self.line_mask, words = self.line_bytes - 1, self.line_bytes // WORD
+        self.line_mask, words = self.line_bytes - 1, LINE * size // WORD
         chunks = -(-copy.pitch // self.chunk_elements)
         self.lanes = next((n for n in LANES if n >= chunks), LANES[-1])
-        self.lane_mask, self.log2_lanes, self.threads_down = self.lanes - 1, log2(self.lanes), self.THREADS // self.lanes
+        self.lane_mask, self.log2_lanes = self.lanes - 1, log2(self.lanes)
+        self.threads_down = self.THREADS // self.lanes
         self.adjacent = SECTOR // self.line_bytes
         self.adjacent_mask, self.log2_adjacent = self.adjacent - 1, log2(self.adjacent)
         #: the words of a line, or of the two aligned lines that contain it, for each element of a chunk
         self.loaded = Tile("loaded", "b32", (self.chunk_elements, 2 * words if self.shifts_bytes else words))
-        self.word, pair = Tile("word", "b32", (CHUNK // WORD,)), Tile("pair", "b32", (2,))
+        self.word = Tile("word", "b32", (CHUNK // WORD,))
         self.lines = [row[:words] for row in self.loaded.rows]
         shifted_8, shifted_4 = (Tile(f"shifted_by{n}_", "b32", (words + n // WORD,)) for n in (8, 4))
-        by_8, by_4, whole = shifted_8.all * (words > 2), shifted_4.all * (words > 1), size == WORD
+        whole = size == WORD
         self.byte_shifts = [
-            ByteShift.of(row, by_8, line if whole else by_4, [] if whole else line)
+            ByteShift.of(row, shifted_8.all, line, []) if whole else ByteShift.of(row, [], shifted_4.all, line)
             for row, line in zip(self.loaded.rows, self.lines, strict=True)
             if self.shifts_bytes
         ]
-        used = (True, size < WORD, size == 1, self.shifts_bytes and words > 2, self.shifts_bytes and words == 2)
-        self.tiles = [x for x, use in zip((self.loaded, self.word, pair, shifted_8, shifted_4), used, strict=True) if use]
+        self.tiles = [self.loaded] if whole else [self.loaded, self.word]
+        self.tiles += [shifted_8 if whole else shifted_4] * self.shifts_bytes
         self.load = width(words, "b32")
-        self.element = Tile("element", f"b{max(self.bits, 16)}", (self.chunk_elements,))
+        self.element = Tile("element", f"b{self.bits}", (self.chunk_elements,))
         #: the operands of the aligned lines that are loaded for each element of a chunk
         self.loads = [
             [self.loaded.vector(i, n, n=words) for n in range(0, self.loaded.shape[1], words)]
@@ -318,16 +321,9 @@ class Transpose(CopyCode):
         lines, (word, part) = self.lines, divmod(element * self.size, WORD)
         if self.size == WORD:
             return [], braces([line[word] for line in lines])
-        if self.size == 2:
-            halves = "0x7632" if part else "0x5410"
-            pairs = zip(lines[::2], lines[1::2], self.word.all, strict=True)
-            return [f"prmt.b32 {to}, {low[word]}, {high[word]}, {halves}" for low, high, to in pairs], self.word[:]
-        out = []
-        for n, to in enumerate(self.word.all):
-            a, b, c, d = (line[word] for line in lines[4 * n : 4 * n + 4])
-            out += [f"prmt.b32 %pair0, {a}, {b}, 0x{part + 4}{part}", f"prmt.b32 %pair1, {c}, {d}, 0x{part + 4}{part}"]
-            out += [f"prmt.b32 {to}, %pair0, %pair1, 0x5410"]
-        return out, self.word[:]
+        halves = "0x7632" if part else "0x5410"
+        pairs = zip(lines[::2], lines[1::2], self.word.all, strict=True)
+        return [f"prmt.b32 {to}, {low[word]}, {high[word]}, {halves}" for low, high, to in pairs], self.word[:]
 
     def numbers(self, copy: PackedCopy) -> dict[str, Any]:
         of_threads, rows = self._of_threads(copy)
