@@ -39,6 +39,7 @@ FAMILIES = {
     **{f"conv_{family}": (None, 700) for family in ("simt", "mma", "depthwise")},
     "conv_tap_products": (None, 400),
     "conv_wgmma": (300, 700),
+    "conv_wgmma_packed": (300, 400),
     "conv_wgmma_phased": (300, 400),
     "conv_wgmma_few_channels": (200, 400),
     "conv_wgmma_interleaved": (300, 300),
