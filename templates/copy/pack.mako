@@ -230,7 +230,7 @@ LOADED:
 % for j in b.all:
     // shift the two chunks to the required bytes: by 8, by 4, then by less than 4
     @!%whole${j} bra STORED${j};
-${shift_bytes(b.byte_shifts[j], f"%src{j}")}\
+${shift_bytes(b.byte_shifts[j])}\
     st.global.v4.b32 [%dst${j}], ${b.vector};
 STORED${j}:
     // at the edges of the operand: element by element, up to the end of the row
@@ -253,9 +253,9 @@ NEXT${j}:
 % endfor
 </%def>
 
-## The bytes from address ``src`` on, in two aligned chunks, become those of a chunk.
-<%def name="shift_bytes(words, src)">
-    cvt.u32.u64 %shift, ${src};
+## The words of two aligned chunks become those from a byte address on.
+<%def name="shift_bytes(words)">
+    cvt.u32.u64 %shift, ${words.address};
 % for bytes, selections in ((8, words.by_8), (4, words.by_4)):
   % if selections:
     and.b32 %tmp0, %shift, ${bytes};
@@ -345,11 +345,6 @@ ${copy_row(b)}\
 <%def name="transpose(b)">
     .reg .b64 %along_step, %row_step64, %policy;
     .reg .b32 %chunk, %row_thread, %element, %left, %rows_left, %copy_row;
-% if b.shifts_bytes:
-    .reg .b64 %lines_end, %src, %first_line, %last_line;
-    .reg .b32 %shift, %elements;
-    .reg .pred %whole;
-% endif
     // the thread's chunk of rows, and its number %row along the operand, where ${b.adjacent} lanes load 32 adjacent bytes
 ${row_and_part("%block")}\
     and.b32 %row_thread, %thread, ${b.adjacent_mask};
@@ -373,52 +368,12 @@ ${copy_row(b)}\
     cvt.u64.u32 %row_step64, %row_step;
     mul.lo.u32 %rows_left, ${b.digits[-1]}, ${b.rows};
     sub.u32 %rows_left, %line_rows, %rows_left;
-% if b.shifts_bytes:
-    // the aligned lines with the first element and the last one must be inside the operand; others past its end are not loaded
-    mov.b64 %src, %global_addr;
-    add.u64 %lines_end, %base, %bytes;
-    and.b64 %lines_end, %lines_end, ${-b.line_bytes};
-    min.u32 %elements, %left, ${b.chunk_elements};
-    sub.u32 %tmp0, %elements, 1;
-    cvt.u64.u32 %tmp64, %tmp0;
-    mad.lo.u64 %last_line, %tmp64, %along_step, %src;
-    min.u32 %rows_left, %rows_left, ${b.rows};
-    mad.wide.u32 %last_line, %rows_left, ${b.step_bytes}, %last_line;
-    add.u64 %last_line, %last_line, ${b.size - b.step_bytes};
-    setp.le.u64 %whole, %last_line, %lines_end;
-    and.b64 %first_line, %src, ${-b.line_bytes};
-    setp.ge.and.u64 %whole, %first_line, %base, %whole;
-% endif
     // load the line of each element of the chunk; zeros past the last one. L2 need not keep what is read once
     createpolicy.fractional.L2::evict_first.b64 %policy, 1.0;
-% for lines in b.loads:
-    setp.gt${b.and_whole[0]}.s32 %p, %left, ${loop.index}${b.and_whole[1]};
-  % for register in b.loaded.rows[loop.index]:
-    mov.b32 ${register}, 0;
-  % endfor
-  % if not b.shifts_bytes:
-    @%p ld.global.nc.L2::cache_hint.${b.load} ${lines[0]}, [%global_addr], %policy;
-  % else:
-    and.b64 %first_line, %global_addr, ${-b.line_bytes};
-    add.u64 %last_line, %global_addr, ${b.line_mask};
-    and.b64 %last_line, %last_line, ${-b.line_bytes};
-    @%p ld.global.nc.L2::cache_hint.${b.load} ${lines[0]}, [%first_line], %policy;
-    setp.lt.and.u64 %p, %last_line, %lines_end, %p;
-    @%p ld.global.nc.L2::cache_hint.${b.load} ${lines[1]}, [%last_line], %policy;
-  % endif
-  % if not loop.last:
-    add.u64 %global_addr, %global_addr, %along_step;
-  % endif
-% endfor
 % if b.shifts_bytes:
-    @!%whole bra EDGE;
-    // shift the two aligned lines to the required bytes
-  % for words in b.byte_shifts:
-${shift_bytes(words, "%src")}\
-    % if not loop.last:
-    add.u64 %src, %src, %along_step;
-    % endif
-  % endfor
+${shifted_lines(b)}\
+% else:
+${aligned_lines(b)}\
 % endif
     // the elements of each row of the copy
 % for instructions, chunk in b.stores:
@@ -427,32 +382,88 @@ ${shift_bytes(words, "%src")}\
   % endfor
     setp.gt.s32 %p, %rows_left, ${loop.index};
     @%p st.global.v4.b32 [%dst], ${chunk};
-  % if not loop.last:
     add.u64 %dst, %dst, %row_step64;
-  % endif
 % endfor
 % if b.shifts_bytes:
     bra DONE;
+${edge(b)}\
+% endif
+</%def>
+
+<%def name="aligned_lines(b)">
+% for line in b.lines:
+${zeros(line)}\
+    setp.gt.s32 %p, %left, ${loop.index};
+    @%p ld.global.nc.L2::cache_hint.${b.load} ${b.loads[loop.index][0]}, [%global_addr], %policy;
+    add.u64 %global_addr, %global_addr, %along_step;
+% endfor
+</%def>
+
+<%def name="zeros(registers)">
+% for register in registers:
+    mov.b32 ${register}, 0;
+% endfor
+</%def>
+
+## The two aligned lines that contain a line, which is shifted. Those with the first element and the last one must be inside the
+## operand; others past its end are not loaded.
+<%def name="shifted_lines(b)">
+    .reg .b64 %lines_end, %src, %first_line, %last_line;
+    .reg .b32 %shift, %elements;
+    .reg .pred %whole;
+    mov.b64 %src, %global_addr;
+    add.u64 %lines_end, %base, %bytes;
+    and.b64 %lines_end, %lines_end, ${b.line_floor};
+    min.u32 %elements, %left, ${b.chunk_elements};
+    sub.u32 %tmp0, %elements, 1;
+    cvt.u64.u32 %tmp64, %tmp0;
+    mad.lo.u64 %last_line, %tmp64, %along_step, %src;
+    min.u32 %rows_left, %rows_left, ${b.rows};
+    sub.u32 %tmp0, %rows_left, 1;
+    mad.wide.u32 %last_line, %tmp0, ${b.step_bytes}, %last_line;
+    setp.lt.u64 %whole, %last_line, %lines_end;
+    and.b64 %first_line, %src, ${b.line_floor};
+    setp.ge.and.u64 %whole, %first_line, %base, %whole;
+% for first, last in b.loads:
+${zeros(b.loaded.rows[loop.index])}\
+    setp.gt.and.s32 %p, %left, ${loop.index}, %whole;
+    and.b64 %first_line, %global_addr, ${b.line_floor};
+    add.u64 %last_line, %global_addr, ${b.line_mask};
+    and.b64 %last_line, %last_line, ${b.line_floor};
+    @%p ld.global.nc.L2::cache_hint.${b.load} ${first}, [%first_line], %policy;
+    setp.lt.and.u64 %p, %last_line, %lines_end, %p;
+    @%p ld.global.nc.L2::cache_hint.${b.load} ${last}, [%last_line], %policy;
+    add.u64 %global_addr, %global_addr, %along_step;
+% endfor
+    @!%whole bra EDGE;
+    // shift the two aligned lines to the required bytes
+% for words in b.byte_shifts:
+${shift_bytes(words)}\
+    add.u64 %src, %src, %along_step;
+% endfor
+</%def>
+
+## Row by row, element by element, zeros past the last element.
+<%def name="edge(b)">
 EDGE:
-    // at the edges of the operand: row by row, element by element, zeros past the last element
+    // at the edges of the operand
     .reg .b64 %element_addr;
     ${b.element.declaration}
     .pragma "nounroll";
 EDGE_ROW:
     mov.b64 %element_addr, %src;
-% for register in b.element.all:
+% for register, _ in b.elements:
     mov.${b.element.ptx_type} ${register}, 0;
     setp.gt.u32 %p, %elements, ${loop.index};
-    @%p ld.global.nc.b${b.bits} ${register}, [%element_addr];
+    @%p ld.global.nc.${b.element.ptx_type} ${register}, [%element_addr];
     add.u64 %element_addr, %element_addr, %along_step;
 % endfor
-% for register in b.element.all:
-    st.global.b${b.bits} [%dst+${loop.index * b.size}], ${register};
+% for register, offset in b.elements:
+    st.global.${b.element.ptx_type} [%dst+${offset}], ${register};
 % endfor
     add.u64 %src, %src, ${b.step_bytes};
     add.u64 %dst, %dst, %row_step64;
     sub.u32 %rows_left, %rows_left, 1;
     setp.ne.u32 %p, %rows_left, 0;
     @%p bra EDGE_ROW;
-% endif
 </%def>

@@ -12,17 +12,23 @@ ${runs.locate(run, to, inside, rem, first, plus)}\
     {
     .reg .b32 %flat_index, %quotient, %position;
     setp.gt.s32 ${inside}, ${rem}, ${plus};
-${position(run, to, inside, first, plus, f", {inside}")}\
+${constants.add("%flat_index", first, plus)}\
+${position(run, to, inside)}\
     }
 % endif
 </%def>
 
-## Elements from the start of C to a column; ``inside``: whether the column is one of the pixels.
+## Elements from the start of C to a column; ``inside``: the predicate that the column is one of the pixels.
 <%def name="column_offset(run, to, inside, first, plus)">
     {
     .reg .b32 %flat_index, %quotient, %position;
-${position(run, to, inside, first, plus, "")}\
+${constants.add("%flat_index", first, plus)}\
+    setp.lt.u32 ${inside}, %flat_index, %N;
+${position(run, to, inside)}\
     }
+</%def>
+<%def name="predicates(names)">
+    .reg .pred ${names};
 </%def>
 <%def name="and_inside(predicate, *inside)">
 % for other in inside:
@@ -30,18 +36,16 @@ ${position(run, to, inside, first, plus, "")}\
 % endfor
 </%def>
 
-## The position along each axis, and the elements from the start of C. ``and_inside``: what else the predicate ``inside`` depends on.
-<%def name="position(run, to, inside, first, plus, and_inside)">
-${constants.add("%flat_index", first, plus)}\
+## Elements from the start of C to position %flat_index; ``inside`` becomes false if it is past the last pixel along an axis.
+<%def name="position(run, to, inside)">
     mov.u32 ${to}, 0;
-  % for a in run.axes:
+% for a in run.axes:
 ${radix.divide("%quotient", "%flat_index", f"positions{a}")}\
     mul.lo.u32 %position, %quotient, %positions${a};
     sub.u32 %position, %flat_index, %position;
-    setp.lt${".and" if and_inside else ""}.u32 ${inside}, %position, %phase_pixels${a}${and_inside};
-<% and_inside = f", {inside}" %>\
+    setp.lt.and.u32 ${inside}, %position, %phase_pixels${a}, ${inside};
     mad.lo.u32 ${to}, %position, %step_${run.name}${a}, ${to};
     mov.u32 %flat_index, %quotient;
-  % endfor
+% endfor
     mad.lo.u32 ${to}, %flat_index, %image_step_${run.name}, ${to};
 </%def>

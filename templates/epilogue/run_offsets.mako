@@ -12,8 +12,9 @@ ${constants.add("%tmp0", first, plus)}\
 % endif
 </%def>
 
-## The same; ``inside`` is whether an image has the column, here always.
+## The same of a column: no column is between the pixels of two rows.
 <%def name="column_offset(run, to, inside, first, plus)">${offset(run, to, first, plus)}</%def>
+<%def name="predicates(names)"></%def>
 <%def name="and_inside(predicate, *inside)"></%def>
 
 ## The same, and whether the row or column is in C: it is if it is one of ``rem``, counted from ``first``.

@@ -62,11 +62,11 @@ ${in_bounds(s, row)}\
     mov.b16 %half0, 0;
     mov.b16 %half1, 0;
     @%p ld.global.b16 %half0, [%c_addr];
-      % if plan.epilogue.phased:
+        % if plan.epilogue.phased:
 ${in_bounds(s, row, "%next_in_n")}\
-      % else:
+        % else:
     and.pred %p, %p, %next_in_n;
-      % endif
+        % endif
     @%p ld.global.b16 %half1, [%next_c_addr];
     mov.b32 %pair${n}, {%half0, %half1};
       % endif
@@ -94,7 +94,8 @@ ${loaded.add(s, c, None)}\
 %>\
     .reg .b64 %c_addr, %product, %next_c_addr, %row_bytes;
     .reg .b32 %row, %pair_index, %col_offset, %next_col_offset, %row_offset, %rows_rem, %smem_addr, %smem_addr_odd, %pair<${s.pairs.in_flight}>, ${rows.operand}, ${columns.operand};
-    .reg .pred %in_n, %next_in_n${", %column_inside, %next_column_inside" if plan.epilogue.phased else ""};
+    .reg .pred %in_n, %next_in_n;
+${locations.predicates("%column_inside, %next_column_inside")}\
 % if s.pairs.loops:
     .reg .b32 %loop_x, %loop_y, %box, %boxes;
     mov.b32 %loop_x, ${s.rows.row};  mov.b32 %loop_y, ${s.rows.column};
@@ -143,7 +144,8 @@ ${constants.xor("%smem_addr_odd", "%smem_addr", s.pairs.swizzle)}\
 <%def name="words(s, b)">
 <% (preceding, following), last = s.pairs.neighbours[b], s.pairs.last_thread %>\
     .reg .b32 %following, %following_offset, %in_word;
-    .reg .pred %own_word, %next_word, %low, %high, %covered${", %other_inside" if plan.epilogue.phased else ""};
+    .reg .pred %own_word, %next_word, %low, %high, %covered;
+${locations.predicates("%other_inside")}\
     mad.lo.u32 %tmp2, %pair_index, 2, ${s.pairs.first[1]};
     // the columns before and after the thread's two
 ${locations.column_offset(plan.epilogue.runs[1], "%in_word", "%other_inside", "%tmp2", preceding)}\

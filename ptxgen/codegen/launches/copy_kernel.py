@@ -122,23 +122,27 @@ class CopyCode:
 
 
 class ByteShift(NamedTuple):
-    """The instructions that shift the words of two aligned chunks to those from a byte address on.
-    ``by_8``, ``by_4``: selections that shift by 8 and by 4 bytes: (shifted word, the word if shifted, the word if not);
-    ``by_bytes``: funnel shifts by less than 4 bytes: (shifted word, low word, high word); empty: there are none."""
+    """The instructions that shift the words of two aligned chunks to those from a byte address on. ``address``: the
+    register of this address; ``by_8``, ``by_4``: selections that shift by 8 and by 4 bytes: (shifted word, the word if
+    shifted, the word if not); ``by_bytes``: funnel shifts by less than 4 bytes: (shifted word, low word, high word).
+    Those that are not needed are empty."""
 
+    address: str
     by_8: list[tuple[str, str, str]]
     by_4: list[tuple[str, str, str]]
     by_bytes: list[tuple[str, str, str]]
 
     @classmethod
-    def of(cls, words: Sequence[str], by_8: Sequence[str], by_4: Sequence[str], result: Sequence[str]) -> ByteShift:
+    def of(
+        cls, address: str, words: Sequence[str], by_8: Sequence[str], by_4: Sequence[str], result: Sequence[str]
+    ) -> ByteShift:
         """The shift of ``words``. ``by_8``, ``by_4``: the registers of words shifted by 8 and by 4 bytes, empty without
         such shifts; ``result``: those of the result, empty if elements are whole words."""
         eights = list(zip(by_8, words[2:], words, strict=False))
         words = by_8 or words
         fours = list(zip(by_4, words[1:], words, strict=False))
         words = by_4 or words
-        return cls(eights, fours, list(zip(result, words, words[1:], strict=False)))
+        return cls(address, eights, fours, list(zip(result, words, words[1:], strict=False)))
 
 
 class Gather(CopyCode):
@@ -190,7 +194,7 @@ class Shift(CopyCode):
         self.stored = Tile("stored", "b32", (4,)) if size < WORD else shifted_4
         self.tiles = [self.loaded, shifted_8, shifted_4, *([self.stored] if size < WORD else [])]
         self.byte_shifts = [
-            ByteShift.of(self.loaded.rows[j], shifted_8.all, shifted_4.all, self.stored.all * (size < WORD))
+            ByteShift.of(f"%src{j}", self.loaded.rows[j], shifted_8.all, shifted_4.all, self.stored.all * (size < WORD))
             for j in self.all
         ]
         #: the operands of the two chunks that each round loads
@@ -273,8 +277,8 @@ class Transpose(CopyCode):
         self.rows, step = max(LINE // stride, 1), min(stride, LINE)
         super().__init__(self._of_threads(copy)[0], size)
         self.shifts_bytes = copy.vec % LINE > 0
-        self.line_bytes, self.step_bytes, self.bits = LINE * size, step * size, 8 * size
-        self.line_mask, words = self.line_bytes - 1, LINE * size // WORD
+        self.line_bytes, self.step_bytes = LINE * size, step * size
+        self.line_mask, self.line_floor, words = self.line_bytes - 1, -self.line_bytes, LINE * size // WORD
         chunks = -(-copy.pitch // self.chunk_elements)
         self.lanes = next((n for n in LANES if n >= chunks), LANES[-1])
         self.lane_mask, self.log2_lanes = self.lanes - 1, log2(self.lanes)
@@ -288,21 +292,21 @@ class Transpose(CopyCode):
         shifted_8, shifted_4 = (Tile(f"shifted_by{n}_", "b32", (words + n // WORD,)) for n in (8, 4))
         whole = size == WORD
         self.byte_shifts = [
-            ByteShift.of(row, shifted_8.all, line, []) if whole else ByteShift.of(row, [], shifted_4.all, line)
+            ByteShift.of("%src", row, *((shifted_8.all, line, []) if whole else ([], shifted_4.all, line)))
             for row, line in zip(self.loaded.rows, self.lines, strict=True)
             if self.shifts_bytes
         ]
         self.tiles = [self.loaded] if whole else [self.loaded, self.word]
         self.tiles += [shifted_8 if whole else shifted_4] * self.shifts_bytes
         self.load = width(words, "b32")
-        self.element = Tile("element", f"b{self.bits}", (self.chunk_elements,))
+        #: the registers of the elements of a chunk at the edges of the operand, and their offsets
+        self.element = Tile("element", f"b{8 * size}", (self.chunk_elements,))
+        self.elements = [(name, n * size) for n, name in enumerate(self.element.all)]
         #: the operands of the aligned lines that are loaded for each element of a chunk
         self.loads = [
             [self.loaded.vector(i, n, n=words) for n in range(0, self.loaded.shape[1], words)]
             for i in range(self.chunk_elements)
         ]
-        #: what combines the predicate of a load with %whole: the boolean operator, and the operand
-        self.and_whole = (".and", ", %whole") if self.shifts_bytes else ("", "")
         #: for each row of a thread: the instructions that transpose its elements, and its chunk
         self.stores = [self._store(row * step) for row in range(self.rows)]
         self.rows_of = [(digit, f"%rows{n}") for n, digit in enumerate(self.digits) if n]
