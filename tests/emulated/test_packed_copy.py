@@ -42,12 +42,12 @@ def copies(problem, config, start=0):
 @pytest.mark.parametrize(
     ("problem", "config", "methods"),
     [
-        ("gemm 5,9,37 NT f32", SIMT.format(8, 4), "exchange exchange"),
-        ("gemm 137,75,133 NT f32", SIMT.format(8, 4), "exchange exchange"),
-        ("gemm 137,76,132 NT f32", SIMT.format(8, 4), "exchange exchange"),
-        ("gemm 41,75,133 NT f16", SIMT.format(8, 8) + " cp_async_a=0 cp_async_b=0", "exchange exchange"),
-        ("gemm 41,75,67 TT f32 batch=3", SIMT.format(8, 4), "shift exchange"),
-        ("gemm 41,75,67 NN f32", SIMT.format(8, 4), "exchange shift"),
+        ("gemm 5,9,37 NT f32", SIMT.format(8, 4), "transpose transpose"),
+        ("gemm 137,75,133 NT f32", SIMT.format(8, 4), "transpose transpose"),
+        ("gemm 137,76,132 NT f32", SIMT.format(8, 4), "transpose transpose"),
+        ("gemm 41,75,133 NT f16", SIMT.format(8, 8) + " cp_async_a=0 cp_async_b=0", "transpose transpose"),
+        ("gemm 41,75,67 TT f32 batch=3", SIMT.format(8, 4), "shift transpose"),
+        ("gemm 41,75,67 NN f32", SIMT.format(8, 4), "transpose shift"),
         ("gemm 5,9,37 NT f16", MMA.format(32, 8), "gather gather"),
         ("gemm 5,9,37 NN s8", MMA.format(64, 16), "gather gather"),
         ("gemm 5,9,37 TN f32 compute=tf32", MMA.format(16, 4), "gather gather"),

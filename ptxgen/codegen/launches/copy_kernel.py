@@ -279,7 +279,7 @@ class Transpose(CopyCode):
         self.shifts_bytes = copy.vec % LINE > 0
         self.line_bytes, self.step_bytes = LINE * size, step * size
         self.line_mask, self.line_floor, words = self.line_bytes - 1, -self.line_bytes, LINE * size // WORD
-        chunks = -(-copy.pitch // self.chunk_elements)
+        chunks = -(-copy.depth // self.chunk_elements)
         self.lanes = next((n for n in LANES if n >= chunks), LANES[-1])
         self.lane_mask, self.log2_lanes = self.lanes - 1, log2(self.lanes)
         self.threads_down = self.THREADS // self.lanes
@@ -333,12 +333,12 @@ class Transpose(CopyCode):
         of_threads, rows = self._of_threads(copy)
         rows_of = {f"rows{n}": each for n, each in enumerate(rows)}
         last, row_bytes = copy.in_operand_order[0].digits[-1], copy.pitch * self.size
-        others = {"count": self.count(copy), "chunks": -(-copy.pitch // self.chunk_elements), "row_bytes": row_bytes}
+        others = {"count": self.count(copy), "chunks": -(-copy.depth // self.chunk_elements), "row_bytes": row_bytes}
         others |= {"line_rows": last.extent, "row_step": rows[-1] // self.rows * row_bytes}
         return super().numbers(of_threads) | rows_of | others
 
     def row_parts(self, copy: PackedCopy) -> int:
-        return -(-copy.pitch // (self.lanes * self.chunk_elements))
+        return -(-copy.depth // (self.lanes * self.chunk_elements))
 
     def count(self, copy: PackedCopy) -> int:
         return self._of_threads(copy)[0].row_count
