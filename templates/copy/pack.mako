@@ -369,7 +369,7 @@ ${copy_row(b)}\
     mul.lo.u32 %rows_left, ${b.digits[-1]}, ${b.rows};
     sub.u32 %rows_left, %line_rows, %rows_left;
     // load the line of each element of the chunk; zeros past the last one. L2 need not keep what is read once
-    createpolicy.fractional.L2::evict_first.b64 %policy, 1.0;
+    createpolicy.fractional.L2::evict_first.b64 %policy;
 % if b.shifts_bytes:
 ${shifted_lines(b)}\
 % else:
@@ -448,18 +448,18 @@ ${shift_bytes(words)}\
 EDGE:
     // at the edges of the operand
     .reg .b64 %element_addr;
-    ${b.element.declaration}
+    ${b.edge.declaration}
     .pragma "nounroll";
 EDGE_ROW:
     mov.b64 %element_addr, %src;
 % for register, _ in b.elements:
-    mov.${b.element.ptx_type} ${register}, 0;
+    mov.${b.edge.ptx_type} ${register}, 0;
     setp.gt.u32 %p, %elements, ${loop.index};
-    @%p ld.global.nc.${b.element.ptx_type} ${register}, [%element_addr];
+    @%p ld.global.nc.${b.edge.ptx_type} ${register}, [%element_addr];
     add.u64 %element_addr, %element_addr, %along_step;
 % endfor
 % for register, offset in b.elements:
-    st.global.${b.element.ptx_type} [%dst+${offset}], ${register};
+    st.global.${b.edge.ptx_type} [%dst+${offset}], ${register};
 % endfor
     add.u64 %src, %src, ${b.step_bytes};
     add.u64 %dst, %dst, %row_step64;

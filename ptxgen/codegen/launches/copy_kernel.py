@@ -300,8 +300,8 @@ class Transpose(CopyCode):
         self.tiles += [shifted_8 if whole else shifted_4] * self.shifts_bytes
         self.load = width(words, "b32")
         #: the registers of the elements of a chunk at the edges of the operand, and their offsets
-        self.element = Tile("element", f"b{8 * size}", (self.chunk_elements,))
-        self.elements = [(name, n * size) for n, name in enumerate(self.element.all)]
+        self.edge = Tile("edge", f"b{8 * size}", (self.chunk_elements,))
+        self.elements = [(name, n * size) for n, name in enumerate(self.edge.all)]
         #: the operands of the aligned lines that are loaded for each element of a chunk
         self.loads = [
             [self.loaded.vector(i, n, n=words) for n in range(0, self.loaded.shape[1], words)]
