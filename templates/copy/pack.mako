@@ -343,7 +343,7 @@ ${copy_row(b)}\
 ## A thread loads a line of adjacent elements for each element of a chunk of the copy, and transposes them in registers. Lines are
 ## adjacent to those of other lanes along the operand, chunks along a row of the copy.
 <%def name="transpose(b)">
-    .reg .b64 %along_step, %row_step64, %policy;
+    .reg .b64 %along_step, %row_step64;
     .reg .b32 %chunk, %row_thread, %element, %left, %rows_left, %copy_row;
     // the thread's chunk of rows, and its number %row along the operand, where ${b.adjacent} lanes load 32 adjacent bytes
 ${row_and_part("%block")}\
@@ -368,8 +368,7 @@ ${copy_row(b)}\
     cvt.u64.u32 %row_step64, %row_step;
     mul.lo.u32 %rows_left, ${b.digits[-1]}, ${b.rows};
     sub.u32 %rows_left, %line_rows, %rows_left;
-    // load the line of each element of the chunk; zeros past the last one. L2 need not keep what is read once
-    createpolicy.fractional.L2::evict_first.b64 %policy;
+    // load the line of each element of the chunk; zeros past the last one. They are read once (.cs)
 % if b.shifts_bytes:
 ${shifted_lines(b)}\
 % else:
@@ -394,7 +393,7 @@ ${edge(b)}\
 % for line in b.lines:
 ${zeros(line)}\
     setp.gt.s32 %p, %left, ${loop.index};
-    @%p ld.global.nc.L2::cache_hint.${b.load} ${b.loads[loop.index][0]}, [%global_addr], %policy;
+    @%p ld.global.cs.nc.${b.load} ${b.loads[loop.index][0]}, [%global_addr];
     add.u64 %global_addr, %global_addr, %along_step;
 % endfor
 </%def>
@@ -430,9 +429,9 @@ ${zeros(b.loaded.rows[loop.index])}\
     and.b64 %first_line, %global_addr, ${b.line_floor};
     add.u64 %last_line, %global_addr, ${b.line_mask};
     and.b64 %last_line, %last_line, ${b.line_floor};
-    @%p ld.global.nc.L2::cache_hint.${b.load} ${first}, [%first_line], %policy;
+    @%p ld.global.cs.nc.${b.load} ${first}, [%first_line];
     setp.lt.and.u64 %p, %last_line, %lines_end, %p;
-    @%p ld.global.nc.L2::cache_hint.${b.load} ${last}, [%last_line], %policy;
+    @%p ld.global.cs.nc.${b.load} ${last}, [%last_line];
     add.u64 %global_addr, %global_addr, %along_step;
 % endfor
     @!%whole bra EDGE;
