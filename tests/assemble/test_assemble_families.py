@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import pytest
 
+from ptxgen.codegen.config.config import parse_config
 from ptxgen.codegen.render import render
 from ptxgen.families.plan_factory import plan_for
 from ptxgen.problem.device import device
+from ptxgen.problem.registry import parse
 from ptxgen.runtime.assemble import assemble
 from tests.cases import SOURCES
 
@@ -52,3 +54,18 @@ def test_random_configurations_assemble_without_spills(family, target, draws, tm
         assert made.cubin
         most = FEW_BYTES if c.min_ctas_per_sm > 2 else 0
         assert max(made.spills.values(), default=0) <= most, f"{p.key()} | {c}: {made.spills}"
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f16"])
+def test_packing_kernels_assemble_for_the_oldest_target(dtype: str, tmp_path, monkeypatch) -> None:
+    """All methods of transposed and of shifted copies."""
+    monkeypatch.setenv("PTXGEN_CACHE", str(tmp_path))
+    vec, d = (4 if dtype == "f32" else 8), device("sm_75")
+    c = parse_config(
+        f"family=simt ms=4 ns=4 ml=32 nl=32 u=16 cp_async_a=0 cp_async_b=0 vec_a={vec} vec_b={vec}"
+        " operand_path_a=pack operand_path_b=pack"
+    )
+    for extents, layout in (("41,75,67", "NT"), ("41,75,68", "NT"), ("41,75,67", "TN")):
+        made = assemble(render(plan_for(parse(f"gemm {extents} {layout} {dtype}"), c, d)))
+        assert made.cubin, made.log
+        assert not any(made.spills.values()), made.log
