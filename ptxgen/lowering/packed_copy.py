@@ -56,8 +56,8 @@ class PackedCopy:
     """A packed copy. ``digits``: the digits of a row number, which move along ``axes``; a row has ``width`` places
     along the axis ``along``, and a place has ``padded`` elements along the axis ``within``.
 
-    ``zeros``: True if padding is zeros, else padding is undefined; ``vec``: elements of the widest aligned load of
-    adjacent rows, for copies whose row elements are not adjacent in the operand.
+    ``zeros``: True if padding is zeros, else padding is undefined; ``vec``: elements of the widest load of adjacent
+    rows, for copies whose row elements are not adjacent in the operand.
     """
 
     digits: tuple[Digit, ...]
@@ -96,9 +96,8 @@ class PackedCopy:
 
     @property
     def span(self) -> int:
-        """The number of elements of the operand from the first to the last copied element, if no axis has bounds."""
-        rows = sum((d.extent - 1) * self.axes[d.axis].stride for d in self.digits)
-        return rows + (self.depth - 1) * self.along.stride + 1
+        """The number of elements of the operand from the first to the last copied element, if rows are contiguous."""
+        return sum((d.extent - 1) * self.axes[d.axis].stride for d in self.digits) + self.depth
 
     @property
     def in_operand_order(self) -> tuple[PackedCopy, list[int]]:

@@ -84,10 +84,8 @@ DONE:
 ${gather(b)}\
 % elif b.method == "shift":
 ${shift(b)}\
-% elif b.method == "exchange":
-${exchange(b)}\
 % else:
-${transpose(b)}\
+${exchange(b)}\
 % endif
 </%def>
 
@@ -230,7 +228,7 @@ LOADED:
 % for j in b.all:
     // shift the two chunks to the required bytes: by 8, by 4, then by less than 4
     @!%whole${j} bra STORED${j};
-${shift_bytes(b.byte_shifts[j])}\
+${shift_bytes(b, j)}\
     st.global.v4.b32 [%dst${j}], ${b.vector};
 STORED${j}:
     // at the edges of the operand: element by element, up to the end of the row
@@ -253,63 +251,79 @@ NEXT${j}:
 % endfor
 </%def>
 
-## The words of two aligned chunks become those from a byte address on.
-<%def name="shift_bytes(words)">
-    cvt.u32.u64 %shift, ${words.address};
-% for bytes, selections in ((8, words.by_8), (4, words.by_4)):
-  % if selections:
-    and.b32 %tmp0, %shift, ${bytes};
+## The bytes from address %src${j} on, in two aligned chunks, become those of a chunk.
+<%def name="shift_bytes(b, j)">
+    cvt.u32.u64 %shift, %src${j};
+    and.b32 %tmp0, %shift, 8;
     setp.ne.u32 %p, %tmp0, 0;
-  % endif
-  % for shifted, after, word in selections:
+% for shifted, after, word in b.by_8[j]:
     selp.b32 ${shifted}, ${after}, ${word}, %p;
-  % endfor
 % endfor
-% if words.by_bytes:
+    and.b32 %tmp0, %shift, 4;
+    setp.ne.u32 %p, %tmp0, 0;
+% for shifted, after, word in b.by_4:
+    selp.b32 ${shifted}, ${after}, ${word}, %p;
+% endfor
+% if b.by_bytes:
     shl.b32 %shift, %shift, 3;
 % endif
-% for shifted, word, after in words.by_bytes:
+% for shifted, word, after in b.by_bytes:
     shf.r.wrap.b32 ${shifted}, ${word}, ${after}, %shift;
 % endfor
 </%def>
 
 ## A block copies words of rows that are neighbours in the operand, and exchanges them through shared memory.
 <%def name="exchange(b)">
+    .reg .b64 %along_step, %round_step;
     .reg .b32 %smem, %smem_addr, %first_row, %first_word, %row_thread, %word_thread, %element, %copy_row, %byte, %word<4>;
     .reg .pred %in_rows;
     // the block's first row and its first word of each row
 ${row_and_part("%block")}\
     mul.lo.u32 %first_word, %row_part, ${b.words};
     mul.lo.u32 %first_row, %row, ${b.columns};
-    and.b32 %word_thread, %thread, ${b.word_mask};
-    shr.u32 %row_thread, %thread, ${b.log2_words};
+    and.b32 ${b.across}, %thread, ${b.across_mask};
+    div.u32 ${b.down}, %thread, ${b.threads_across};
     mov.u32 %smem, smem;
-    // load the elements of word %word_thread of rows from %row on
+    // load element %element of rows from %row on: %along_step bytes from one to the next, %round_step from the last of a word to the next round
     add.u32 %element, %first_word, %word_thread;
     mul.lo.u32 %element, %element, ${b.word_elements};
-    add.u32 %row, %first_row, %row_thread;
-% for elements in b.loads:
+% if not b.contiguous:
+    mul.wide.u32 %along_step, %along_stride, ${b.size};
+    mul.lo.u64 %round_step, %along_step, ${b.round_elements};
+% endif
+${constants.mad("%row", "%row_thread", b.vec, "%first_row")}\
+% for loads in b.loads:
+  % if b.round_rows or loop.first:
 ${address(b, "%element")}\
     setp.lt.u32 %in_rows, %row, %count;
-  % for register, element, at in elements:
+  % endif
+  % for registers, operand, element, at, step in loads:
+    % for register in registers:
     mov.${b.loaded.ptx_type} ${register}, 0;
+    % endfor
 ${constants.add("%tmp0", "%element", element)}\
     setp.lt.and.u32 %p, %tmp0, %depth, %in_rows;
-    @%p ld.global.nc.${b.load} ${register}, [${at}];
+    @%p ld.global.nc.${b.load} ${operand}, [${at}];
+    % if step:
+    add.u64 %global_addr, %global_addr, ${step};
+    % endif
   % endfor
+  % if b.round_rows:
     add.u32 %row, %row, ${b.round_rows};
+  % endif
 % endfor
     // write words to shared memory, each row at a pitch that has no bank conflicts
-    mad.lo.u32 %smem_addr, %row_thread, ${b.pitch}, %word_thread;
+    mul.lo.u32 %smem_addr, %row_thread, ${b.row_step};
+    add.u32 %smem_addr, %smem_addr, %word_thread;
     mad.lo.u32 %smem_addr, %smem_addr, ${b.WORD}, %smem;
 % for word, at in b.words_of:
-    mov.b32 %word0, ${word};
+    ${word};
     st.shared.b32 [%smem_addr+${at}], %word0;
 % endfor
     // ---- wait: the block's words are in shared memory; each thread stores 16 bytes of rows
     bar.sync 0;
     and.b32 %word_thread, %thread, ${b.chunk_mask};
-    shr.u32 %row_thread, %thread, ${b.log2_chunks};
+    div.u32 %row_thread, %thread, ${b.chunks};
     mul.lo.u32 %smem_addr, %row_thread, ${b.pitch};
     mad.lo.u32 %smem_addr, %word_thread, ${b.chunk_words}, %smem_addr;
     mad.lo.u32 %smem_addr, %smem_addr, ${b.WORD}, %smem;
@@ -320,7 +334,10 @@ ${constants.add("%tmp0", "%element", element)}\
     add.u32 %row, %first_row, %row_thread;
 % for words in b.row_words:
 ${digits(b)}\
-${copy_row(b)}\
+    mul.lo.u32 %copy_row, ${b.digits[0]}, %rows0;
+  % for digit, stride in b.rows_of:
+    mad.lo.u32 %copy_row, ${digit}, ${stride}, %copy_row;
+  % endfor
     mad.wide.u32 %global_addr, %copy_row, %row_bytes, %dst;
     setp.lt.u32 %in_rows, %byte, %row_bytes;
     setp.lt.and.u32 %in_rows, %row, %count, %in_rows;
@@ -330,139 +347,4 @@ ${copy_row(b)}\
     @%in_rows st.global.v4.b32 [%global_addr], {%word0, %word1, %word2, %word3};
     add.u32 %row, %row, ${b.rows_at_once};
 % endfor
-</%def>
-
-## %copy_row: the row of the copy, from its digits.
-<%def name="copy_row(b)">
-    mul.lo.u32 %copy_row, ${b.digits[0]}, %rows0;
-% for digit, stride in b.rows_of:
-    mad.lo.u32 %copy_row, ${digit}, ${stride}, %copy_row;
-% endfor
-</%def>
-
-## A thread loads a line of adjacent elements for each element of a chunk of the copy, and transposes them in registers. Lines are
-## adjacent to those of other lanes along the operand, chunks along a row of the copy.
-<%def name="transpose(b)">
-    .reg .b64 %along_step, %row_step64;
-    .reg .b32 %chunk, %row_thread, %element, %left, %rows_left, %copy_row;
-    // the thread's chunk of rows, and its number %row along the operand, where ${b.adjacent} lanes load 32 adjacent bytes
-${row_and_part("%block")}\
-    and.b32 %row_thread, %thread, ${b.adjacent_mask};
-    shr.u32 %tmp0, %thread, ${b.log2_adjacent};
-    and.b32 %chunk, %tmp0, ${b.lane_mask};
-    shr.u32 %tmp0, %tmp0, ${b.log2_lanes};
-    mad.lo.u32 %row_thread, %tmp0, ${b.adjacent}, %row_thread;
-    mad.lo.u32 %chunk, %row_part, ${b.lanes}, %chunk;
-    mad.lo.u32 %row, %row, ${b.threads_down}, %row_thread;
-    setp.ge.u32 %p, %chunk, %chunks;
-    setp.ge.or.u32 %p, %row, %count, %p;
-    @%p bra DONE;
-    mul.lo.u32 %element, %chunk, ${b.chunk_elements};
-    sub.u32 %left, %depth, %element;
-${address(b, "%element")}\
-    mul.wide.u32 %along_step, %along_stride, ${b.size};
-    // its first row of the copy, and the rows that are left in the line
-${copy_row(b)}\
-    mad.wide.u32 %dst, %copy_row, %row_bytes, %dst;
-    mad.wide.u32 %dst, %chunk, ${b.CHUNK}, %dst;
-    cvt.u64.u32 %row_step64, %row_step;
-    mul.lo.u32 %rows_left, ${b.digits[-1]}, ${b.rows};
-    sub.u32 %rows_left, %line_rows, %rows_left;
-    // load the line of each element of the chunk; zeros past the last one. They are read once (.cs)
-% if b.shifts_bytes:
-${shifted_lines(b)}\
-% else:
-${aligned_lines(b)}\
-% endif
-    // the elements of each row of the copy
-% for instructions, chunk in b.stores:
-  % for instruction in instructions:
-    ${instruction};
-  % endfor
-    setp.gt.s32 %p, %rows_left, ${loop.index};
-    @%p st.global.v4.b32 [%dst], ${chunk};
-    add.u64 %dst, %dst, %row_step64;
-% endfor
-% if b.shifts_bytes:
-    bra DONE;
-${edge(b)}\
-% endif
-</%def>
-
-<%def name="aligned_lines(b)">
-% for line in b.lines:
-${zeros(line)}\
-    setp.gt.s32 %p, %left, ${loop.index};
-    @%p ld.global.cs.nc.${b.load} ${b.loads[loop.index][0]}, [%global_addr];
-    add.u64 %global_addr, %global_addr, %along_step;
-% endfor
-</%def>
-
-<%def name="zeros(registers)">
-% for register in registers:
-    mov.b32 ${register}, 0;
-% endfor
-</%def>
-
-## The two aligned lines that contain a line, which is shifted. Those with the first element and the last one must be inside the
-## operand; others past its end are not loaded.
-<%def name="shifted_lines(b)">
-    .reg .b64 %lines_end, %src, %first_line, %last_line;
-    .reg .b32 %shift, %elements;
-    .reg .pred %whole;
-    mov.b64 %src, %global_addr;
-    add.u64 %lines_end, %base, %bytes;
-    and.b64 %lines_end, %lines_end, ${b.line_floor};
-    min.u32 %elements, %left, ${b.chunk_elements};
-    sub.u32 %tmp0, %elements, 1;
-    cvt.u64.u32 %tmp64, %tmp0;
-    mad.lo.u64 %last_line, %tmp64, %along_step, %src;
-    min.u32 %rows_left, %rows_left, ${b.rows};
-    sub.u32 %tmp0, %rows_left, 1;
-    mad.wide.u32 %last_line, %tmp0, ${b.step_bytes}, %last_line;
-    setp.lt.u64 %whole, %last_line, %lines_end;
-    and.b64 %first_line, %src, ${b.line_floor};
-    setp.ge.and.u64 %whole, %first_line, %base, %whole;
-% for first, last in b.loads:
-${zeros(b.loaded.rows[loop.index])}\
-    setp.gt.and.s32 %p, %left, ${loop.index}, %whole;
-    and.b64 %first_line, %global_addr, ${b.line_floor};
-    add.u64 %last_line, %global_addr, ${b.line_mask};
-    and.b64 %last_line, %last_line, ${b.line_floor};
-    @%p ld.global.cs.nc.${b.load} ${first}, [%first_line];
-    setp.lt.and.u64 %p, %last_line, %lines_end, %p;
-    @%p ld.global.cs.nc.${b.load} ${last}, [%last_line];
-    add.u64 %global_addr, %global_addr, %along_step;
-% endfor
-    @!%whole bra EDGE;
-    // shift the two aligned lines to the required bytes
-% for words in b.byte_shifts:
-${shift_bytes(words)}\
-    add.u64 %src, %src, %along_step;
-% endfor
-</%def>
-
-## Row by row, element by element, zeros past the last element.
-<%def name="edge(b)">
-EDGE:
-    // at the edges of the operand
-    .reg .b64 %element_addr;
-    ${b.edge.declaration}
-    .pragma "nounroll";
-EDGE_ROW:
-    mov.b64 %element_addr, %src;
-% for register, _ in b.elements:
-    mov.${b.edge.ptx_type} ${register}, 0;
-    setp.gt.u32 %p, %elements, ${loop.index};
-    @%p ld.global.nc.${b.edge.ptx_type} ${register}, [%element_addr];
-    add.u64 %element_addr, %element_addr, %along_step;
-% endfor
-% for register, offset in b.elements:
-    st.global.${b.edge.ptx_type} [%dst+${offset}], ${register};
-% endfor
-    add.u64 %src, %src, ${b.step_bytes};
-    add.u64 %dst, %dst, %row_step64;
-    sub.u32 %rows_left, %rows_left, 1;
-    setp.ne.u32 %p, %rows_left, 0;
-    @%p bra EDGE_ROW;
 </%def>

@@ -124,7 +124,7 @@ DONE:
     @%whole ld.global.nc.v4.b32 ${words}, [${at}];
 % endfor
     // shift them to the required bytes; zeros follow the last byte of the row
-${pack.shift_bytes(t.code.byte_shifts[0])}\
+${pack.shift_bytes(t.code, 0)}\
     shl.b32 %bits, %left, 3;
 % for word in t.code.stored.all:
     bfe.u32 ${word}, ${word}, 0, %bits;

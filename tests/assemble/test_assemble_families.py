@@ -58,7 +58,7 @@ def test_random_configurations_assemble_without_spills(family, target, draws, tm
 
 @pytest.mark.parametrize("dtype", ["f32", "f16"])
 def test_packing_kernels_assemble_for_the_oldest_target(dtype: str, tmp_path, monkeypatch) -> None:
-    """All methods of transposed and of shifted copies."""
+    """Exchanged and shifted copies."""
     monkeypatch.setenv("PTXGEN_CACHE", str(tmp_path))
     vec, d = (4 if dtype == "f32" else 8), device("sm_75")
     c = parse_config(

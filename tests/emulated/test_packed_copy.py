@@ -42,12 +42,12 @@ def copies(problem, config, start=0):
 @pytest.mark.parametrize(
     ("problem", "config", "methods"),
     [
-        ("gemm 5,9,37 NT f32", SIMT.format(8, 4), "transpose transpose"),
-        ("gemm 137,75,133 NT f32", SIMT.format(8, 4), "transpose transpose"),
-        ("gemm 137,76,132 NT f32", SIMT.format(8, 4), "transpose transpose"),
-        ("gemm 41,75,133 NT f16", SIMT.format(8, 8) + " cp_async_a=0 cp_async_b=0", "transpose transpose"),
-        ("gemm 41,75,67 TT f32 batch=3", SIMT.format(8, 4), "shift transpose"),
-        ("gemm 41,75,67 NN f32", SIMT.format(8, 4), "transpose shift"),
+        ("gemm 5,9,37 NT f32", SIMT.format(8, 4), "exchange exchange"),
+        ("gemm 137,75,133 NT f32", SIMT.format(8, 4), "exchange exchange"),
+        ("gemm 137,76,132 NT f32", SIMT.format(8, 4), "exchange exchange"),
+        ("gemm 41,75,133 NT f16", SIMT.format(8, 8) + " cp_async_a=0 cp_async_b=0", "exchange exchange"),
+        ("gemm 41,75,67 TT f32 batch=3", SIMT.format(8, 4), "shift exchange"),
+        ("gemm 41,75,67 NN f32", SIMT.format(8, 4), "exchange shift"),
         ("gemm 5,9,37 NT f16", MMA.format(32, 8), "gather gather"),
         ("gemm 5,9,37 NN s8", MMA.format(64, 16), "gather gather"),
         ("gemm 5,9,37 TN f32 compute=tf32", MMA.format(16, 4), "gather gather"),
@@ -57,22 +57,22 @@ def copies(problem, config, start=0):
         ("gemm 5,9,37 NT bf16", BOTH.format(16, 32), "shift shift"),
         ("gemm 5,9,37 NT e4m3", BOTH.format(16, 32), "shift shift"),
         ("gemm 5,9,37 NT f32 compute=tf32", BOTH.format(16, 32), "shift shift"),
-        ("conv N=2,C=17,H=5,W=8,K=10,R=3,S=3,pad=1 NCHW f16", BOTH.format(64, 32), "transpose transpose"),
-        ("conv N=2,C=40,H=4,W=8,K=16,R=3,S=3,pad=1 NCHW bf16", BOTH.format(64, 32), "transpose transpose"),
-        ("conv N=3,C=72,H=5,W=5,K=16,R=2,S=2 NCHW bf16", BOTH.format(64, 32), "transpose transpose"),
-        ("conv N=2,C=9,H=6,W=8,K=8,R=3,S=3,pad=1 NCHW f32 compute=tf32", BOTH.format(64, 32), "transpose transpose"),
-        ("conv N=2,C=20,H=3,W=7,K=8,R=3,S=3,pad=1 NCHW f32 compute=tf32", BOTH.format(64, 32), "transpose transpose"),
-        ("conv N=2,C=16,H=7,W=7,K=8,D=3,T=2,R=2,S=2,pad=1 NCHW f16", BOTH.format(64, 32), "transpose transpose"),
-        ("conv N=2,C=24,H=6,W=16,K=8,R=1,S=1,stride=2 NCHW f16", WGMMA.format(64, 32), "transpose"),
-        ("conv N=2,C=24,H=7,W=9,K=8,R=1,S=1,stride=2 NCHW bf16", WGMMA.format(64, 32), "transpose"),
-        ("conv N=2,C=24,H=8,W=8,K=8,R=1,S=1,stride=3x4 NCHW f16", WGMMA.format(64, 32), "transpose"),
-        ("conv N=1,C=24,H=9,W=20,K=8,R=1,S=1,stride=1x5 NCHW f16", WGMMA.format(64, 32), "transpose"),
-        ("conv N=1,C=24,H=9,W=32,K=8,R=1,S=1,stride=1x8 NCHW f16", WGMMA.format(64, 32), "transpose"),
-        ("conv N=2,C=12,H=5,W=8,K=8,R=1,S=1,stride=2 NCHW f32 compute=tf32", WGMMA.format(64, 32), "transpose"),
-        ("conv N=5,C=24,H=3,W=4,K=16,R=3,S=3,pad=1 CHWN f16", WGMMA.format(64, 32), "transpose"),
-        ("conv N=8,C=24,H=5,W=4,K=16,R=1,S=1,stride=2 CHWN f16", WGMMA.format(64, 32), "transpose"),
+        ("conv N=2,C=17,H=5,W=8,K=10,R=3,S=3,pad=1 NCHW f16", BOTH.format(64, 32), "exchange exchange"),
+        ("conv N=2,C=40,H=4,W=8,K=16,R=3,S=3,pad=1 NCHW bf16", BOTH.format(64, 32), "exchange exchange"),
+        ("conv N=3,C=72,H=5,W=5,K=16,R=2,S=2 NCHW bf16", BOTH.format(64, 32), "exchange exchange"),
+        ("conv N=2,C=9,H=6,W=8,K=8,R=3,S=3,pad=1 NCHW f32 compute=tf32", BOTH.format(64, 32), "exchange exchange"),
+        ("conv N=2,C=20,H=3,W=7,K=8,R=3,S=3,pad=1 NCHW f32 compute=tf32", BOTH.format(64, 32), "exchange exchange"),
+        ("conv N=2,C=16,H=7,W=7,K=8,D=3,T=2,R=2,S=2,pad=1 NCHW f16", BOTH.format(64, 32), "exchange exchange"),
+        ("conv N=2,C=24,H=6,W=16,K=8,R=1,S=1,stride=2 NCHW f16", WGMMA.format(64, 32), "exchange"),
+        ("conv N=2,C=24,H=7,W=9,K=8,R=1,S=1,stride=2 NCHW bf16", WGMMA.format(64, 32), "exchange"),
+        ("conv N=2,C=24,H=8,W=8,K=8,R=1,S=1,stride=3x4 NCHW f16", WGMMA.format(64, 32), "exchange"),
+        ("conv N=1,C=24,H=9,W=20,K=8,R=1,S=1,stride=1x5 NCHW f16", WGMMA.format(64, 32), "exchange"),
+        ("conv N=1,C=24,H=9,W=32,K=8,R=1,S=1,stride=1x8 NCHW f16", WGMMA.format(64, 32), "exchange"),
+        ("conv N=2,C=12,H=5,W=8,K=8,R=1,S=1,stride=2 NCHW f32 compute=tf32", WGMMA.format(64, 32), "exchange"),
+        ("conv N=5,C=24,H=3,W=4,K=16,R=3,S=3,pad=1 CHWN f16", WGMMA.format(64, 32), "exchange"),
+        ("conv N=8,C=24,H=5,W=4,K=16,R=1,S=1,stride=2 CHWN f16", WGMMA.format(64, 32), "exchange"),
         ("conv N=2,C=11,H=3,W=9,K=5,R=2,S=3,pad=1 NHWC f32 compute=tf32", BOTH.format(64, 32), "exchange exchange"),
-        ("conv N=8,C=9,H=3,W=4,K=16,R=3,S=3,pad=1 CHWN bf16", WGMMA.format(64, 32), "transpose"),
+        ("conv N=8,C=9,H=3,W=4,K=16,R=3,S=3,pad=1 CHWN bf16", WGMMA.format(64, 32), "exchange"),
         ("conv N=2,C=3,H=5,W=7,K=9,R=3,S=3,stride=2,pad=1 NCHW f16", BOTH.format(64, 32), "gather gather"),
         (
             "conv N=1,C=3,H=6,W=6,K=24,R=5,S=5,stride=2,pad=2 NHWC bf16 direction=input_grad",
@@ -94,8 +94,8 @@ def test_copies_are_as_described(problem, config, methods):
         ("conv N=2,C=24,H=5,W=8,K=16,R=3,S=3,pad=1 NCHW f32 compute=tf32 aligned_input=4 aligned_filter=4", 12),
     ],
 )
-def test_transposed_copies_of_operands_at_any_address(problem, start):
-    check(*copies(problem, BOTH.format(64, 32), start), "transpose transpose")
+def test_exchanged_copies_of_operands_at_any_address(problem, start):
+    check(*copies(problem, BOTH.format(64, 32), start), "exchange exchange")
 
 
 def check(packing, runner, arrays, stored, methods):

@@ -5,18 +5,15 @@ method by which threads copy; ``templates/copy/pack.mako`` has the code of each 
 those outside the operand.
 * ``Shift``, if the elements of a row are adjacent in the operand, at any alignment, and a row number has one digit: a
 thread loads the two aligned chunks that hold 16 bytes of the copy, and shifts them.
-* ``Exchange``, if the elements of a row are adjacent in the operand and a row number has several digits: a block
-exchanges words through shared memory.
-* ``Transpose``, for all other copies: a thread loads adjacent elements of the operand for each element of a chunk of
-the copy, and transposes them in registers.
+* ``Exchange``, for all other copies: a block loads adjacent elements of the operand, and exchanges words through
+shared memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 from ptxgen.codegen.config.config import PACK, Config
 from ptxgen.codegen.launches.c_kernels import AUX_KERNEL_THREADS
@@ -25,7 +22,6 @@ from ptxgen.codegen.launches.packing import Packing
 from ptxgen.codegen.parts.parameters import Parameters
 from ptxgen.codegen.registers import Tile, braces, width
 from ptxgen.codegen.source import Step
-from ptxgen.codegen.vectorized import log2
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.lowering.packed_copy import ROW, PackedCopy
 
@@ -35,9 +31,6 @@ ROUNDS = 4  #: chunks that a thread shifts in copies of more than LARGE chunks, 
 LARGE = 1 << 18
 TILE = 2048  #: words that a block exchanges
 WORDS = (8, 16, 32)  #: the possible numbers of words per row in a block's exchange
-LINE = 4  #: adjacent elements that a thread transposes
-SECTOR = 32  #: bytes that adjacent lanes load
-LANES = (1, 2, 4, 8)  #: the possible numbers of lanes that store adjacent chunks of a row
 
 
 class CopyCode:
@@ -48,7 +41,6 @@ class CopyCode:
     method = title = ""
     tiles: list[Tile]  #: registers that hold elements
     shared = 0  #: bytes of shared memory of a block
-    shifts_bytes = False  #: True if threads shift aligned chunks, which must be inside the operand
 
     def __init__(self, copy: PackedCopy, size: int) -> None:
         self.copy, self.size, self.contiguous = copy, size, copy.contiguous
@@ -121,30 +113,6 @@ class CopyCode:
         return -(-self.count(copy) // self.THREADS)
 
 
-class ByteShift(NamedTuple):
-    """The instructions that shift the words of two aligned chunks to those from a byte address on. ``address``: the
-    register of this address; ``by_8``, ``by_4``: selections that shift by 8 and by 4 bytes: (shifted word, the word if
-    shifted, the word if not); ``by_bytes``: funnel shifts by less than 4 bytes: (shifted word, low word, high word).
-    Those that are not needed are empty."""
-
-    address: str
-    by_8: list[tuple[str, str, str]]
-    by_4: list[tuple[str, str, str]]
-    by_bytes: list[tuple[str, str, str]]
-
-    @classmethod
-    def of(
-        cls, address: str, words: Sequence[str], by_8: Sequence[str], by_4: Sequence[str], result: Sequence[str]
-    ) -> ByteShift:
-        """The shift of ``words``. ``by_8``, ``by_4``: the registers of words shifted by 8 and by 4 bytes, empty without
-        such shifts; ``result``: those of the result, empty if elements are whole words."""
-        eights = list(zip(by_8, words[2:], words, strict=False))
-        words = by_8 or words
-        fours = list(zip(by_4, words[1:], words, strict=False))
-        words = by_4 or words
-        return cls(address, eights, fours, list(zip(result, words, words[1:], strict=False)))
-
-
 class Gather(CopyCode):
     """The method in which each thread makes 16 bytes of the copy from elements that it loads one by one."""
 
@@ -182,21 +150,22 @@ class Shift(CopyCode):
     """The method in which each thread makes 16 bytes of the copy from adjacent elements, in one or several rounds."""
 
     method, title = "shift", "a thread shifts the two aligned chunks that hold 16 bytes of the copy"
-    shifts_bytes = True
     all = range(ROUNDS)
 
     def __init__(self, copy: PackedCopy, size: int) -> None:
         super().__init__(copy, size)
-        #: the 8 words of two aligned chunks, per round
+        #: the 8 words of two aligned chunks, per round. They are shifted by 0 or 8 bytes, by 0 or 4, then by 0 to 3
         self.loaded, self.bits = Tile("loaded", "b32", (ROUNDS, 8)), 8 * size
         self.register_bits, self.chunk_mask = max(self.bits, 16), CHUNK - 1
-        shifted_8, shifted_4 = Tile("shifted_by8_", "b32", (6,)), Tile("shifted_by4_", "b32", (5,))
-        self.stored = Tile("stored", "b32", (4,)) if size < WORD else shifted_4
-        self.tiles = [self.loaded, shifted_8, shifted_4, *([self.stored] if size < WORD else [])]
-        self.byte_shifts = [
-            ByteShift.of(f"%src{j}", self.loaded.rows[j], shifted_8.all, shifted_4.all, self.stored.all * (size < WORD))
-            for j in self.all
+        self.shifted_8, self.shifted_4 = Tile("shifted_by8_", "b32", (6,)), Tile("shifted_by4_", "b32", (5,))
+        self.stored = Tile("stored", "b32", (4,)) if size < WORD else self.shifted_4
+        self.tiles = [self.loaded, self.shifted_8, self.shifted_4, *([self.stored] if size < WORD else [])]
+        #: the selections that shift by 8 and by 4 bytes: (shifted word, the word if shifted, the word if not)
+        self.by_8 = [
+            [(self.shifted_8[n], self.loaded[j, n + 2], self.loaded[j, n]) for n in range(6)] for j in self.all
         ]
+        self.by_4 = [(self.shifted_4[n], self.shifted_8[n + 1], self.shifted_8[n]) for n in range(5)]
+        self.by_bytes = [(self.stored[n], self.shifted_4[n], self.shifted_4[n + 1]) for n in range(4)] * (size < WORD)
         #: the operands of the two chunks that each round loads
         self.chunks = [(self.loaded.vector(j, 0, n=4), self.loaded.vector(j, 4, n=4)) for j in self.all]
         self.vector = self.stored.vector(0, n=4)
@@ -220,31 +189,63 @@ class Exchange(CopyCode):
 
     def __init__(self, copy: PackedCopy, size: int) -> None:
         super().__init__(copy.in_operand_order[0], size)
-        self.word_elements = WORD // size
+        self.vec, self.word_elements = copy.vec, WORD // size
         self.words = next((w for w in WORDS if w * self.word_elements >= copy.depth), WORDS[-1])
         self.columns, self.pitch = TILE // self.words, self.words + 1
         self.shared = WORD * self.columns * self.pitch
-        #: rows that a block loads at once, and the number of times
-        self.round_rows, rounds = self.THREADS // self.words, TILE // self.THREADS
+        #: the registers of a thread's indices along adjacent elements of the operand, and across; threads along
+        self.across, self.down, self.threads_across = "%row_thread", "%word_thread", self.columns // self.vec
+        if self.contiguous:
+            self.across, self.down, self.threads_across = "%word_thread", "%row_thread", self.words
+        threads_down, rounds = self.THREADS // self.threads_across, TILE // self.vec // self.THREADS
+        #: the step from one round to the next, in rows and in words of a row
+        self.round_rows, self.round_words = (threads_down, 0) if self.contiguous else (0, threads_down)
+        #: elements from the last one of a word to the first one of the next round's word
+        self.round_elements = (threads_down - 1) * self.word_elements + 1
         #: chunks of a row; the block stores ``rows_at_once`` rows at once
         self.chunks = self.words * WORD // CHUNK
         self.rows_at_once = self.THREADS // self.chunks
-        self.loaded, self.load = Tile("loaded", f"b{8 * size}", (rounds, self.word_elements)), f"b{8 * size}"
+        registers, ptx_type = -(-self.vec * size // WORD), "b16" if self.vec * size < WORD else "b32"
+        self.loaded, self.load = (
+            Tile("loaded", ptx_type, (rounds, self.word_elements, registers)),
+            width(registers, ptx_type),
+        )
         self.tiles = [self.loaded]
-        #: for each round: the register of each element of a word, its index in the word and its address
-        self.loads = [[(name, e, f"%global_addr+{e * size}") for e, name in enumerate(row)] for row in self.loaded.rows]
-        #: for each round: the operand of its word, and the word's offset in shared memory
-        round_bytes = WORD * self.round_rows * self.pitch
-        self.words_of = [(braces(row), r * round_bytes) for r, row in enumerate(self.loaded.rows)]
+        self.loads = [[self._load(r, e) for e in range(self.word_elements)] for r in range(rounds)]
+        #: for each word: the instruction that makes it from loaded registers, and its offset in shared memory
+        self.words_of = [
+            (self._word(r, q), WORD * ((q + r * self.round_rows) * self.pitch + r * self.round_words))
+            for r in range(rounds)
+            for q in range(self.vec)
+        ]
         #: for each row of which a thread stores 16 bytes: the words' (register, offset in shared memory)
         row_bytes = WORD * self.rows_at_once * self.pitch
         self.row_words = [
             [(f"%word{k}", n * row_bytes + k * WORD) for k in range(CHUNK // WORD)]
             for n in range(self.columns // self.rows_at_once)
         ]
-        self.word_mask, self.log2_words = self.words - 1, log2(self.words)
-        self.chunk_mask, self.log2_chunks, self.chunk_words = self.chunks - 1, log2(self.chunks), CHUNK // WORD
+        self.row_step, self.chunk_words = self.vec * self.pitch, CHUNK // WORD
+        self.across_mask, self.chunk_mask = self.threads_across - 1, self.chunks - 1
         self.rows_of = [(digit, f"%rows{n}") for n, digit in enumerate(self.digits) if n]
+
+    def _load(self, r: int, e: int) -> tuple[list[str], str, int, str, str]:
+        """A load: its registers, its operand, its element relative to the thread's first, its address, and the register
+        with the step to the next load."""
+        registers = [self.loaded[r, e, q] for q in range(self.loaded.shape[2])]
+        element = (r * self.round_words) * self.word_elements + e
+        if self.contiguous:
+            return registers, braces(registers), element, f"%global_addr+{e * self.size}", ""
+        step = "%round_step" if e + 1 == self.word_elements else "%along_step"
+        return registers, braces(registers), element, "%global_addr", step
+
+    def _word(self, r: int, q: int) -> str:
+        """The instruction that makes word ``q`` of round ``r`` in %word0."""
+        if self.size == WORD:
+            return f"mov.b32 %word0, {self.loaded[r, 0, q]}"
+        if self.vec == 1:
+            return f"mov.b32 %word0, {{{self.loaded[r, 0, 0]}, {self.loaded[r, 1, 0]}}}"
+        halves = "0x7632" if q % 2 else "0x5410"
+        return f"prmt.b32 %word0, {self.loaded[r, 0, q // 2]}, {self.loaded[r, 1, q // 2]}, {halves}"
 
     def numbers(self, copy: PackedCopy) -> dict[str, Any]:
         ordered, rows = copy.in_operand_order
@@ -261,99 +262,11 @@ class Exchange(CopyCode):
         return self.row_parts(copy) * -(-copy.row_count // self.columns)
 
 
-class Transpose(CopyCode):
-    """The method in which each thread makes a chunk of each of up to ``rows`` rows. For each element of a chunk it
-    loads a line: LINE elements that are adjacent in the operand, of which every ``step``-th one belongs to the copy.
-    ``lanes`` lanes store adjacent chunks, ``adjacent`` lanes load adjacent lines. Digits are in the order of the
-    operand's axes; the last one counts threads along adjacent elements, each with ``rows`` rows of the copy. Elements
-    have 2 or 4 bytes."""
-
-    method, title = "transpose", "a thread transposes a line of adjacent elements for each element of a chunk"
-
-    def __init__(self, copy: PackedCopy, size: int) -> None:
-        ordered = copy.in_operand_order[0]
-        #: elements of the operand from one row of the copy to the next
-        stride = max(ordered.axes[ordered.digits[-1].axis].stride, 1)
-        self.rows, step = max(LINE // stride, 1), min(stride, LINE)
-        super().__init__(self._of_threads(copy)[0], size)
-        self.shifts_bytes = copy.vec % LINE > 0
-        self.line_bytes, self.step_bytes = LINE * size, step * size
-        self.line_mask, self.line_floor, words = self.line_bytes - 1, -self.line_bytes, LINE * size // WORD
-        chunks = -(-copy.depth // self.chunk_elements)
-        self.lanes = next((n for n in LANES if n >= chunks), LANES[-1])
-        self.lane_mask, self.log2_lanes = self.lanes - 1, log2(self.lanes)
-        self.threads_down = self.THREADS // self.lanes
-        self.adjacent = SECTOR // self.line_bytes
-        self.adjacent_mask, self.log2_adjacent = self.adjacent - 1, log2(self.adjacent)
-        #: the words of a line, or of the two aligned lines that contain it, for each element of a chunk
-        self.loaded = Tile("loaded", "b32", (self.chunk_elements, 2 * words if self.shifts_bytes else words))
-        self.word = Tile("word", "b32", (CHUNK // WORD,))
-        self.lines = [row[:words] for row in self.loaded.rows]
-        shifted_8, shifted_4 = (Tile(f"shifted_by{n}_", "b32", (words + n // WORD,)) for n in (8, 4))
-        whole = size == WORD
-        self.byte_shifts = [
-            ByteShift.of("%src", row, *((shifted_8.all, line, []) if whole else ([], shifted_4.all, line)))
-            for row, line in zip(self.loaded.rows, self.lines, strict=True)
-            if self.shifts_bytes
-        ]
-        self.tiles = [self.loaded] if whole else [self.loaded, self.word]
-        self.tiles += [shifted_8 if whole else shifted_4] * self.shifts_bytes
-        self.load = width(words, "b32")
-        #: the registers of the elements of a chunk at the edges of the operand, and their offsets
-        self.edge = Tile("edge", f"b{8 * size}", (self.chunk_elements,))
-        self.elements = [(name, n * size) for n, name in enumerate(self.edge.all)]
-        #: the operands of the aligned lines that are loaded for each element of a chunk
-        self.loads = [
-            [self.loaded.vector(i, n, n=words) for n in range(0, self.loaded.shape[1], words)]
-            for i in range(self.chunk_elements)
-        ]
-        #: for each row of a thread: the instructions that transpose its elements, and its chunk
-        self.stores = [self._store(row * step) for row in range(self.rows)]
-        self.rows_of = [(digit, f"%rows{n}") for n, digit in enumerate(self.digits) if n]
-
-    def _of_threads(self, copy: PackedCopy) -> tuple[PackedCopy, list[int]]:
-        """The copy in the order of the operand, whose last digit counts threads, and the stride of each digit in rows
-        of the copy."""
-        ordered, rows = copy.in_operand_order
-        *others, last = ordered.digits
-        axes = [replace(x, stride=x.stride * self.rows) if n == last.axis else x for n, x in enumerate(ordered.axes)]
-        digits = *others, replace(last, extent=-(-last.extent // self.rows))
-        return replace(ordered, digits=digits, axes=tuple(axes)), [*rows[:-1], rows[-1] * self.rows]
-
-    def _store(self, element: int) -> tuple[list[str], str]:
-        """The instructions that collect the element number ``element`` of each line, and the operand of the chunk."""
-        lines, (word, part) = self.lines, divmod(element * self.size, WORD)
-        if self.size == WORD:
-            return [], braces([line[word] for line in lines])
-        halves = "0x7632" if part else "0x5410"
-        pairs = zip(lines[::2], lines[1::2], self.word.all, strict=True)
-        return [f"prmt.b32 {to}, {low[word]}, {high[word]}, {halves}" for low, high, to in pairs], self.word[:]
-
-    def numbers(self, copy: PackedCopy) -> dict[str, Any]:
-        of_threads, rows = self._of_threads(copy)
-        rows_of = {f"rows{n}": each for n, each in enumerate(rows)}
-        last, row_bytes = copy.in_operand_order[0].digits[-1], copy.pitch * self.size
-        others = {"count": self.count(copy), "chunks": -(-copy.depth // self.chunk_elements), "row_bytes": row_bytes}
-        others |= {"line_rows": last.extent, "row_step": rows[-1] // self.rows * row_bytes}
-        return super().numbers(of_threads) | rows_of | others
-
-    def row_parts(self, copy: PackedCopy) -> int:
-        return -(-copy.depth // (self.lanes * self.chunk_elements))
-
-    def count(self, copy: PackedCopy) -> int:
-        return self._of_threads(copy)[0].row_count
-
-    def blocks(self, copy: PackedCopy, rounds: int) -> int:
-        return self.row_parts(copy) * -(-self.count(copy) // self.threads_down)
-
-
 def code_of(copy: PackedCopy, size: int) -> CopyCode:
     """The code that makes ``copy``, with elements of ``size`` bytes."""
     if copy.zeros:
         return Gather(copy, size)
-    if not copy.contiguous:
-        return Transpose(copy, size)
-    return Shift(copy, size) if len(copy.digits) == 1 else Exchange(copy, size)
+    return Shift(copy, size) if copy.contiguous and len(copy.digits) == 1 else Exchange(copy, size)
 
 
 @dataclass(frozen=True)
@@ -410,7 +323,6 @@ class CopyPacking(Packing):
             wide["batch_stride"] = self.item_bytes(x.p, name)
         if isinstance(code, Shift):
             numbers["chunk_stride"] = self._blocks(x.p)[self.copied.index(name)] * self.THREADS
-        if code.shifts_bytes:
             wide["bytes"] = copy.span * code.size
         # last: beside another one, ptxas divides by it in uniform registers, which takes more instructions
         return {32: {**numbers, "row_parts": code.row_parts(copy)}, 64: wide}

@@ -24,7 +24,6 @@ from ptxgen.operations.conv.strided_dgrad import DgradPhase, dgrad_phases
 
 ALIGNED = 16  #: alignment of rows and addresses that TMA requires, in bytes
 COPIED = (2, 4)  #: element sizes that packing kernels support, in bytes
-LINE = 4  #: elements of a line, which a thread of a packing kernel loads at once
 DIGITS = 3  #: the most digits of a row number of a copy
 TILED_CHANNELS = 8  #: channels must be a multiple of this if tiles of C may have several taps in tiled boxes
 INTERLEAVED = 4  #: the largest stride along a row of C whose phases a kernel interleaves
@@ -282,10 +281,8 @@ def _copy(v: Conv, start: int, depth: int, step: int, digits: list[Rows]) -> Pac
             merged.append((extent, stride, row))
     outer, middle, inner = whole = [(1, 0, 0)] * (DIGITS - len(merged)) + merged
     unit = max(ALIGNED // v.element.bytes, 1)
-    # lines of adjacent elements begin at multiples of their length
-    stride = max(inner[1], 1)
-    lines = [start // v.element.bytes, step, middle[1], outer[1], stride if stride > LINE else LINE // stride * stride]
-    vec = math.gcd(LINE, *lines) if step != 1 else 1
+    wide = inner[1] == 1 and step != 1
+    vec = math.gcd(unit, start // v.element.bytes, inner[0], middle[1], outer[1], step) if wide else 1
     ordered = sorted(whole, key=lambda x: (x[0] > 1, -x[2]))
     rows = tuple(Digit(extent, n) for n, (extent, _, _) in enumerate(ordered))
     axes = tuple(Axis(stride) for _, stride, _ in ordered)
