@@ -177,17 +177,29 @@ def test_states_of_large_problems_take_little_workspace() -> None:
     assert plan_for(p, parse_config(SIMT), H200).launch(lower(p)).workspace == 8 * 8 * (1 << 15) * result_ranges.STEP
 
 
-@pytest.mark.parametrize(("m", "n", "ranges"), [(1 << 12, 1 << 20, 1), (1 << 16, 1 << 16, 2), (1 << 20, 1 << 12, 1)])
-def test_states_may_take_as_much_workspace_as_packed_operands(m: int, n: int, ranges: int) -> None:
-    """Each range packs the other operand again."""
-    text = "A:f32[i,k];B:f32[j,k];where(i,j){reduce(k){accum+=A[i,k]*B[j,k];}C[i]logsumexp=accum;}"
-    p = Task(m, n, 96, "NT", text=text, compute="f32_bf16x6")
-    config = parse_config("family=wgmma ml=128 nl=176 u=32 kg=1 vec_c=2 math_warpgroups=2 persistent=1")
-    launch = plan_for(p, config, H200).launch(lower(p))
-    steps = ["task_f32_nt_split_bf16x3", "task_f32_nt", "task_f32_nt_join"]
-    assert [step.entry for step in launch.steps] == steps * ranges
-    packed = 3 * 2 * 128 * (m + n)
-    assert packed < launch.workspace <= 2 * packed
+@pytest.mark.each_value
+@pytest.mark.parametrize("axis", ["i", "j"])
+@pytest.mark.parametrize("layout", ["NN", "TT"])
+def test_ranges_of_results_share_the_planes_of_the_other_operand(
+    layout: str, axis: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    m, n, k = 330, 270, 72
+    text = "A:f32[i,k];B:f32[k,j];where(i,j){reduce(k){accum+=A[i,k]*B[k,j];}C[AXIS]argmax=accum;}"
+    text = text if layout == "NN" else text.replace("[i,k]", "[k,i]").replace("[k,j]", "[j,k]")
+    p = Task(m, n, k, layout, text=text.replace("AXIS", axis), compute="f32_bf16x6")
+    config = "family=wgmma ml=128 nl=64 u=32 kg=1 stages=2"
+    monkeypatch.setattr(result_ranges, "LIMIT", 1 << 11)
+    launch = plan_for(p, parse_config(config), H200).launch(lower(p))
+    extents = (m, n) if axis == "i" else (n, m)
+    splits = [step.grid[0] for step in launch.steps if step.entry.endswith("split_bf16x3")]
+    blocks = [2 * -(-x // 32) for x in extents]  # of 32 rows, and 64 elements along K
+    assert len(splits) > 2
+    assert splits[0] == splits[1] + blocks[1]
+    assert blocks[0] <= sum(splits) - blocks[1] < blocks[0] + 2 * len(splits)
+    a, b = integers(m, k), integers(k, n)
+    given = {"A": a if layout == "NN" else a.T, "B": b if layout == "NN" else b.T}
+    given = {name: np.ascontiguousarray(x) for name, x in given.items()}
+    np.testing.assert_array_equal(ran(p, given, config)["C"], (a @ b).argmax("ij".index(axis) ^ 1))
 
 
 # ---- groups

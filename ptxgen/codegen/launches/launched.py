@@ -37,7 +37,8 @@ class Buffers:
 class Launched:
     """The kernel problem ``p`` and the batch items ``run`` of a launch, and its ``buffers`` of packed operands.
     ``sink_offset``: the byte offset of the sink's workspace; ``mirror_parts``: the number of the first state of a
-    result (j, i) there; ``part``: the results of the launch, None: all."""
+    result (j, i) there; ``part``: the results of the launch, None: all; ``packed``: the operands that an earlier launch
+    packed to the same buffers."""
 
     p: KernelProblem
     run: BatchRange
@@ -45,3 +46,4 @@ class Launched:
     sink_offset: int = 0
     mirror_parts: int = 0
     part: ResultRange | None = None
+    packed: frozenset[str] = frozenset()

@@ -57,8 +57,10 @@ class GemmLauncher:
             return Launch((*resets, *self.sink.before(empty), *self.sink.after(empty)))
         parts: list[tuple[KernelProblem, ResultRange | None]] = list(self._ranges(problem))
         launches = [
-            self._launch_range(p, run, part).moved(part.offsets(problem) if part is not None else {})
-            for p, part in parts or [(p, None) for p in self.scheduler.gemms(problem)]
+            self._launch_range(
+                p, run, part, parts[0][0] if n and part is not None and not part.mirrored else None
+            ).moved(part.offsets(problem) if part is not None else {})
+            for n, (p, part) in enumerate(parts or [(p, None) for p in self.scheduler.gemms(problem)])
             for product in (self.packing.product_problem(p),)
             for run in BatchRange.split(product.batch, self.scheduler.batch_limit(product))
         ]
@@ -71,16 +73,10 @@ class GemmLauncher:
         """The ranges of results that have launches of their own, each with its problem; none: one launch computes all
         results. Kept states are the last region of the workspace; the first range has the largest regions before it."""
         kept = 0
-        for x in ranges_of(problem, lambda: self._claimed(problem, 1)[0].bytes, lambda: self._packed_bytes(problem)):
+        for x in ranges_of(problem, lambda: self._claimed(problem, 1)[0].bytes):
             p = x.problem(problem)
             kept = kept or ceil_div(self._launch_range(p, BatchRange(0, 1), None).workspace, ALIGNMENT) * ALIGNMENT
             yield p, replace(x, kept=kept)
-
-    def _packed_bytes(self, problem: KernelProblem) -> int:
-        """The bytes of the packed operands of the product of ``problem``."""
-        workspace = Allocator()
-        self.packing.allocate(problem, BatchRange(0, 1), workspace)
-        return workspace.bytes
 
     def _claimed(self, problem: KernelProblem, items: int) -> tuple[Allocator, int]:
         """The workspace for partial results of ``items`` batch items, and the offset of the sink's part of it."""
@@ -89,14 +85,26 @@ class GemmLauncher:
             part.claim(p, items, workspace)
         return workspace, self.sink.allocate(p, workspace)
 
-    def _launch_range(self, problem: KernelProblem, run: BatchRange, results: ResultRange | None) -> Launch:
-        """The steps that compute the batch items of ``run``. ``results``: those of the launch, None: all."""
+    def _launch_range(
+        self,
+        problem: KernelProblem,
+        run: BatchRange,
+        results: ResultRange | None,
+        first: KernelProblem | None = None,
+    ) -> Launch:
+        """The steps that compute the batch items of ``run``. ``results``: those of the launch, None: all; ``first``:
+        the problem of the first range of results, whose launches packed the operand that all ranges share."""
         p, (workspace, sink_offset) = self.packing.product_problem(problem), self._claimed(problem, run.items)
-        buffers = self.packing.allocate(problem, run, workspace)
+        packed: frozenset[str] = frozenset()
+        if first is None or results is None:
+            buffers = self.packing.allocate(problem, run, workspace)
+        else:
+            buffers = self.packing.allocate(first, run, self._claimed(first, run.items)[0])
+            packed = frozenset("b" if results.axis == "i" else "a")
         product = Launched(p, run, buffers, sink_offset, self.sink.mirror_parts(p), results)
         grid, arguments = self.scheduler.grid(p, run.items), self.parameters.rows.arguments(product)
         main = Step(self.entry, grid, (self.threads, 1, 1), self.shared, arguments)
-        packing = self.packing.steps(Launched(problem, run, buffers))
+        packing = self.packing.steps(Launched(problem, run, buffers, packed=packed))
         product_steps = (*packing, *self.c_kernels.steps(main, product))
         steps = (*self.sink.before(product), *product_steps, *self.sink.after(product))
         return Launch(steps, workspace.bytes, workspace.zeroed)

@@ -12,7 +12,7 @@ from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.lowering.row_reduce import RowReduce
 from ptxgen.problem.dtypes import dtype
 
-LIMIT = 1 << 25  #: bytes of partial results above which results are computed in several ranges
+LIMIT = 1 << 25  #: bytes of workspace above which results are computed in several ranges
 STEP = 64  #: ranges begin at multiples of this number, so that the parts of arrays are aligned like the arrays
 
 
@@ -55,20 +55,16 @@ class ResultRange:
         return offsets
 
 
-def ranges_of(p: KernelProblem, partial_bytes: Callable[[], int], packed_bytes: Callable[[], int]) -> list[ResultRange]:
+def ranges_of(p: KernelProblem, partial_bytes: Callable[[], int]) -> list[ResultRange]:
     """The ranges in which the results of ``p`` are computed; none: they are computed together. ``partial_bytes()``: the
-    bytes of workspace for partial results of all, which are proportional to the number of results; ``packed_bytes()``:
-    those for packed operands. Each range packs the other operand again, so partial results may take as much as the
-    packed operands."""
+    bytes of workspace for partial results of all, which are proportional to the number of results."""
     if not isinstance(p.sink, RowReduce) or not separable(p):
         return []
     size, axis = partial_bytes(), p.sink.axis
     if not isinstance(size, int) or size <= LIMIT:  # an exported library has symbols, and one sequence of launches
         return []
-    if size <= (limit := max(LIMIT, packed_bytes())):
-        return []
     results = int(p.m if axis == "i" else p.n)
-    most = max(results * limit // size // STEP, 1) * STEP
+    most = max(results * LIMIT // size // STEP, 1) * STEP
     count = ceil_div(ceil_div(results, ceil_div(results, most)), STEP) * STEP  # of about the same size
     starts = range(0, results, count)
     return [ResultRange(axis, n, min(n + count, results), results, p.mirrored) for n in starts]

@@ -61,12 +61,14 @@ class SplitPacking(Packing):
 
     def _numbers(self, launched: Launched) -> tuple[int, int, int]:
         p = launched.p
-        return p.k, bf16x3.planes_of(p, "a").pitch, self._blocks(p)[0]
+        return p.k, bf16x3.planes_of(p, "a").pitch, self._blocks(launched)[0]
 
-    def _blocks(self, p: KernelProblem) -> list[int]:
-        """The numbers of blocks for A and for B."""
-        operands = [bf16x3.planes_of(p, name) for name in self.names]
-        return [ceil_div(o.rows, bf16x3.BLOCK_ROWS) * o.pitch // bf16x3.BLOCK_K for o in operands]
+    def _blocks(self, launched: Launched) -> list[int]:
+        """The numbers of blocks for A and for B; 0: an earlier launch packed the operand."""
+        operands = [(bf16x3.planes_of(launched.p, name), name in launched.packed) for name in self.names]
+        return [
+            0 if packed else ceil_div(o.rows, bf16x3.BLOCK_ROWS) * o.pitch // bf16x3.BLOCK_K for o, packed in operands
+        ]
 
     def _operand(self, name: str) -> list[Parameters]:
         """The parameters of an operand."""
@@ -112,6 +114,6 @@ class SplitPacking(Packing):
     def steps(self, launched: Launched) -> tuple[Step, ...]:
         if not self.packs(launched.p):
             return ()
-        grid, block = (sum(self._blocks(launched.p)), 1, launched.run.items), (bf16x3.THREADS, 1, 1)
+        grid, block = (sum(self._blocks(launched)), 1, launched.run.items), (bf16x3.THREADS, 1, 1)
         shared = 4 * bf16x3.BLOCK_ROWS * bf16x3.BLOCK_PITCH
         return (Step(f"{self.entry}_split_bf16x3", grid, block, shared, self.parameter_list.arguments(launched)),)
