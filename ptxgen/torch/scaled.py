@@ -13,7 +13,7 @@ from ptxgen.errors import DtypeError, InputError, ShapeError
 from ptxgen.problem.block_scales import DEPTH
 from ptxgen.torch import launching
 from ptxgen.torch.launching import allocation, check_dense, key_of
-from ptxgen.torch.operator import Operator, loop_over_batch, runs_directly
+from ptxgen.torch.operator import Operator, loop_over_batch
 
 FLOATS_8 = (torch.float8_e4m3fn, torch.float8_e5m2)
 
@@ -33,14 +33,12 @@ def scaled_mm(
     ``input``: M×K. ``mat2``: K×N. ``scale_a``, ``scale_b``: float32 or float8_e8m0fnu; either one element each, or M×1
     and 1×N, or one element for each block of 128 along K: M×⌈K/128⌉ or ⌈M/128⌉×⌈K/128⌉ for ``scale_a``, ⌈K/128⌉×N or
     ⌈K/128⌉×⌈N/128⌉ for ``scale_b``. ``bias``: N elements of the type of the result. ``out_dtype``: bfloat16 by default.
-    ``use_fast_accum``: sums stay in the accumulators of the tensor cores, which lose bits. The result has no gradient:
-    while gradients are recorded, scales and a bias that require one are rejected, except in ``torch.compile``.
+    ``use_fast_accum``: sums stay in the accumulators of the tensor cores, which lose bits. The bias has a gradient.
+    While gradients are recorded, other tensors that require one are rejected.
 
     ShapeError, DtypeError, DeviceError, InputError: an argument breaks a rule.
     """
-    tensors = input, mat2, scale_a, scale_b, bias
-    compute = _kernel if runs_directly(*tensors) else SCALED_MM
-    result: Tensor = compute(*tensors, out_dtype, use_fast_accum)
+    result: Tensor = SCALED_MM(input, mat2, scale_a, scale_b, bias, out_dtype, use_fast_accum)
     return result
 
 
@@ -53,13 +51,6 @@ def _kernel(
     out_dtype: torch.dtype | None,
     use_fast_accum: bool,
 ) -> Tensor:
-    if torch.is_grad_enabled():
-        for name, x in (("scale_a", scale_a), ("scale_b", scale_b), ("bias", bias)):
-            if getattr(x, "requires_grad", False):
-                raise InputError(
-                    f"{name} requires a gradient, and scaled_mm computes none; pass {name}.detach(), or call it inside"
-                    " torch.no_grad()"
-                )
     scale_a, scale_b = scales_in_f32(scale_a, "scale_a"), scales_in_f32(scale_b, "scale_b")
     out_type = torch.bfloat16 if out_dtype is None else out_dtype
     deterministic = torch.are_deterministic_algorithms_enabled()
@@ -131,8 +122,23 @@ def _check_depth(input: Tensor, mat2: Tensor) -> None:
         raise ShapeError(f"input has {input.shape[1]} columns and mat2 {mat2.shape[0]} rows; they must be equal")
 
 
-def _without_gradient(ctx: Any, inputs: Any, output: Any) -> None:
-    ctx.mark_non_differentiable(output)
+def _save(ctx: Any, inputs: Any, output: Any) -> None:
+    for name, requires_gradient in zip(("input", "mat2", "scale_a", "scale_b"), ctx.needs_input_grad, strict=False):
+        if requires_gradient:
+            raise InputError(
+                f"{name} requires a gradient, and scaled_mm computes that of the bias alone; pass {name}.detach(), or"
+                " call it inside torch.no_grad()"
+            )
+    bias = inputs[4]
+    ctx.bias = None if bias is None else (bias.shape, bias.dtype)
+
+
+def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    of_bias = None
+    if ctx.needs_input_grad[4]:
+        shape, dtype = ctx.bias
+        of_bias = grad.sum(0, dtype=dtype).reshape(shape)
+    return None, None, None, None, of_bias, None, None
 
 
 def _call(*args: Any) -> Tensor:
@@ -146,8 +152,8 @@ SCALED_MM = Operator(
     5,
     _kernel,
     _fake,
-    _without_gradient,
-    lambda ctx, grad: (None,) * 7,
+    _save,
+    _backward,
     loop_over_batch(_call),
     autocasts=False,
 )

@@ -1,4 +1,4 @@
-"""``ptxgen.torch.scaled_mm`` as an operator: compiled, with fake tensors, without gradients."""
+"""``ptxgen.torch.scaled_mm`` as an operator: compiled, with fake tensors, with the gradient of the bias."""
 
 from __future__ import annotations
 
@@ -58,19 +58,50 @@ def test_opcheck(type: torch.dtype) -> None:
     assert set(checked.values()) == {"SUCCESS"}
 
 
-def test_the_result_has_no_gradient() -> None:
-    a, b, scale_a, scale_b = operands(False)
-    scale_a.requires_grad_()
-    with pytest.raises(InputError, match="scale_a requires a gradient, and scaled_mm computes none"):
-        pt.scaled_mm(a, b, scale_a, scale_b)
-    bias, scales = torch.zeros(24, dtype=torch.bfloat16), (scale_a.detach(), scale_b)
-    assert not pt.scaled_mm(a, b, *scales, bias).requires_grad
-    with pytest.raises(InputError, match="bias requires a gradient"):  # also if the launch is cached
-        pt.scaled_mm(a, b, *scales, bias.requires_grad_())
-    compiled = torch.compile(lambda *x: pt.scaled_mm(*x), backend="aot_eager")
-    assert not compiled(a, b, scale_a, scale_b).requires_grad
+CALLS = {
+    "eager": lambda f: f,
+    "compiled": lambda f: torch.compile(f, backend="aot_eager"),
+    "one graph": lambda f: torch.compile(f, backend="aot_eager", fullgraph=True),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("out_dtype", [torch.bfloat16, torch.float32, torch.float8_e4m3fn])
+def test_the_bias_has_a_gradient(call: str, out_dtype: Any) -> None:
+    torch.compiler.reset()
+    given, factor = operands(False), torch.randint(-2, 3, (40, 24)).float()
+    type = torch.float32 if out_dtype.itemsize == 1 else out_dtype
+    bias = torch.randint(-2, 3, (24,)).to(type).requires_grad_()
+
+    def function(bias: Any) -> Any:
+        return (pt.scaled_mm(*given, bias, out_dtype).float() * factor).sum()
+
+    for _ in range(2):  # the second call uses the launch of the first one
+        bias.grad = None
+        CALLS[call](function)(bias).backward()
+        assert bias.grad is not None
+        assert bias.grad.dtype is type
+        assert torch.equal(bias.grad.float(), factor.sum(0))
+    with torch.no_grad():
+        assert not pt.scaled_mm(*given, bias, out_dtype).requires_grad
+    again = torch.func.grad(function)(bias.detach())
+    assert torch.equal(again.float(), factor.sum(0))
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("name", ["input", "mat2", "scale_a", "scale_b"])
+def test_other_tensors_have_no_gradient(call: str, name: str) -> None:
+    torch.compiler.reset()
+    given = dict(zip(("input", "mat2", "scale_a", "scale_b"), operands(False), strict=True))
+    function = CALLS[call](lambda **x: pt.scaled_mm(**x))
+    assert not function(**given).requires_grad
+    given[name].requires_grad_()
+    with pytest.raises(Exception, match=rf"{name} requires a gradient, and scaled_mm computes that of the bias alone"):
+        function(**given)
     with torch.inference_mode():
-        assert pt.scaled_mm(a, b, scale_a, scale_b).dtype == torch.bfloat16
+        assert pt.scaled_mm(**given).dtype == torch.bfloat16
+    with torch.no_grad():
+        assert not function(**given).requires_grad
 
 
 def test_wrong_operands_are_named_by_compiled_code() -> None:
