@@ -312,9 +312,13 @@ class Checks(Tensors):
             (
                 "relu_grad",
                 InputError,
-                "activation is 'relu_grad', which reads aux; it must be one of x, or of x and up",
+                "activation is 'relu_grad', which reads aux; it must be an activation of x, or of x and up",
             ),
-            ("step", InputError, "activation is 'step'; it must be one of relu"),
+            (
+                "step",
+                InputError,
+                r"activation is 'step'; it must be one of relu, gelu, silu, sigmoid, gelu_erf, swiglu, geglu, tanh, clamp",
+            ),
             ("swiglu", ShapeError, "the product has 5 columns; a gated activation takes an even number"),
         ],
     )

@@ -300,7 +300,12 @@ class MlpChecks(Tensors):
                 r"bias2 has shape \(6,\); it must be \(4,\), the rows of w",
             ),
             (lambda: pt.mlp(x, w1, w2.float()), DtypeError, "input is torch.float64 and weight2 is torch.float32"),
-            (lambda: pt.mlp(x, w1, w2, activation="relu_grad"), InputError, "which reads aux; it must be one of x"),
+            (lambda: pt.mlp(x, w1, w2, activation="relu_grad"), InputError, "which reads aux; it must be an act"),
+            (
+                lambda: pt.mlp(x, w1, w2, activation="step"),
+                InputError,
+                "it must be one of relu, gelu, silu, sigmoid, g",
+            ),
             (lambda: pt.mlp(x, w1, w2, activation=None), InputError, "activation is None; it must be a name, an expr"),
             (lambda: pt.mlp(x, w1[:5], w2, activation="swiglu"), ShapeError, "the product has 5 columns; a gated"),
         ):

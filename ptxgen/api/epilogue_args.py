@@ -12,7 +12,7 @@ from ptxgen.api.block_scales import block_scales, scales_in_f32
 from ptxgen.arguments import shown, word
 from ptxgen.errors import InputError, ShapeError, TaskError
 from ptxgen.problem.dtypes import DTYPES
-from ptxgen.problem.epilogue_ops import ACTIVATION, NUMBERED_OPS, arrays_of, epilogue_op, epilogue_op_names
+from ptxgen.problem.epilogue_ops import ACTIVATION, NUMBERED_OPS, arrays_of, epilogue_op, epilogue_op_names, is_name
 
 #: an activation: a name or a text of ``problem.epilogue_ops``, or a Python function of x, or of x and aux
 Activation = str | Callable[..., Any]
@@ -140,14 +140,15 @@ def text_of(activation: Any) -> Any:
     return activations.traced(activation)
 
 
-def activation_name(activation: Any) -> str | None:
-    """The name or the canonical text of an activation; None: there is no activation. InputError: it is unknown, or
-    breaks a rule."""
+def activation_name(activation: Any, aux: bool = True) -> str | None:
+    """The name or the canonical text of an activation; None: there is no activation. ``aux``: True if the call takes an
+    array ``aux``; else errors name no activation that reads one. InputError: it is unknown, or breaks a rule."""
     text, known = text_of(activation), epilogue_op_names(ACTIVATION)
     if text is None:
         return None
-    if not isinstance(text, str) or (text.isidentifier() and text not in known):
+    if not isinstance(text, str) or (is_name(text) and text not in known):
         forms = tuple(x.form for x in NUMBERED_OPS.values())
+        known = known if aux else tuple(x for x in known if not arrays_of(x))
         word("activation", text, (*known, *forms, "an expression of x"))
     try:
         return epilogue_op(text).name

@@ -17,6 +17,7 @@ from ptxgen.problem.epilogue_ops import (
     epilogue_op,
     epilogue_op_names,
     epilogue_rows,
+    is_name,
     split_epilogue,
 )
 
@@ -305,7 +306,7 @@ class ProblemBase:
         not supported for this type."""
         given = [self._canonical_op(name) for name in split_epilogue(self.epilogue)]
         rows = self.epilogue_rows() if given else ()
-        texts = tuple(name for name in given if not name.isidentifier())
+        texts = tuple(name for name in given if not is_name(name))
         named = set(epilogue_op_names(ACTIVATION))
         rows = tuple((*row, *texts) if named & set(row) else row for row in rows)
         ordered = tuple(name for row in rows for name in row if name in given)
@@ -352,7 +353,7 @@ class ProblemBase:
     def _canonical_op(self, name: str) -> str:
         """The canonical name of an epilogue operation; an activation given as text has its canonical text. InputError:
         the text is not an activation."""
-        if name.isidentifier():
+        if is_name(name):
             return name
         try:
             return epilogue_op(name).name

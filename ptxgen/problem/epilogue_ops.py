@@ -32,6 +32,8 @@ STORED = "stored"  #: value of ``spans`` if the step stores the sum to the array
 SUMMED = "summed"  #: value of ``spans`` if the array has the sum of the results of each column of C
 OVER_K = "over_k"  #: value of ``spans`` if the array has the sum over K of each row of A
 NEIGHBOUR = "neighbour"  #: value of ``spans`` if the operand is not an array element but the sum of the next column
+#: the variables of expressions: the sum, the element of the array ``aux``, and the sum of the next column
+VARIABLES = ("x", "aux", "up")
 
 
 @dataclass(frozen=True)
@@ -169,8 +171,11 @@ _OWN: list[str] = []  #: the names of the package's own operations
 def register(op: EpilogueOp) -> None:
     """Adds an activation. InputError: its name is not an identifier or already used, it is not an activation, or it
     reads another array than ``aux``."""
-    if op.name in EPILOGUE_OPS or not op.name.isidentifier():
-        raise InputError(f"epilogue operation is {op.name!r}; it must be an identifier that no other operation has")
+    if op.name in EPILOGUE_OPS or not is_name(op.name):
+        raise InputError(
+            f"epilogue operation is {op.name!r}; it must be an identifier that no other operation has, and none of"
+            f" {', '.join(VARIABLES)}"
+        )
     if op.place != ACTIVATION or set(op.arrays) - {"aux"} or any(s.array and s.spans != ELEMENT for s in op.steps):
         raise InputError(
             f"epilogue operation {op.name!r} is in place {op.place} and reads {', '.join(op.arrays) or 'no array'};"
@@ -200,10 +205,15 @@ def epilogue_op(name: str) -> EpilogueOp:
         plugins.load()
     if name in EPILOGUE_OPS:
         return EPILOGUE_OPS[name]
-    if name.isidentifier():
+    if is_name(name):
         forms = ", ".join((*EPILOGUE_OPS, *(x.form for x in NUMBERED_OPS.values())))
         raise InputError(f"epilogue operation is {name!r}; it must be one of {forms}, or an expression of x")
     return _of_text(name)
+
+
+def is_name(text: str) -> bool:
+    """True if the text can be the name of an operation; a variable alone is an expression."""
+    return text.isidentifier() and text not in VARIABLES
 
 
 @functools.lru_cache(maxsize=1024)

@@ -133,11 +133,13 @@ def checked(activation: Any) -> str:
 
 @functools.lru_cache(maxsize=256)
 def _checked(activation: Any) -> str:
-    text = activation_name(activation)
+    text = activation_name(activation, aux=False)
     if text is None:
         raise InputError("activation is None; it must be a name, an expression or a function of x, or of x and up")
     if epilogue_op(text).arrays:
-        raise InputError(f"activation is {activation!r}, which reads aux; it must be one of x, or of x and up")
+        raise InputError(
+            f"activation is {activation!r}, which reads aux; it must be an activation of x, or of x and up"
+        )
     return text
 
 

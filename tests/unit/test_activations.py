@@ -27,7 +27,7 @@ from ptxgen.operations.grouped.problem import GroupedGemm
 from ptxgen.operations.grouped.reference import item_view
 from ptxgen.operations.task.activations import traced
 from ptxgen.problem.device import device
-from ptxgen.problem.epilogue_ops import epilogue_op, split_epilogue
+from ptxgen.problem.epilogue_ops import epilogue_op, register, split_epilogue
 from ptxgen.problem.operation import operation_of
 from ptxgen.problem.reference import compare, epilogue_arrays, operands, reference
 from ptxgen.problem.registry import parse
@@ -73,6 +73,8 @@ CONFIGURATIONS = {
         (lambda x: x * ptxgen.sigmoid(1.702 * x), X / (1 + np.exp(-1.702 * X))),
         (lambda x: ptxgen.clamp(x, -1, 1) ** 2 + 2**x, X.clip(-1, 1) ** 2 + 2**X),
         (lambda x: ptxgen.pow(abs(x), 0.5) + abs(x) ** -0.5, np.abs(X) ** 0.5 + np.abs(X) ** -0.5),
+        ("x", X),
+        (lambda x: x, X),
         (lambda x, aux: ptxgen.pow(abs(x), aux), np.abs(X) ** AUX),
         (lambda x, aux: x * ptxgen.exp(-aux), X * np.exp(-AUX)),
     ],
@@ -96,6 +98,19 @@ def test_products_of_f64_have_functions_of_f64(epilogue: str) -> None:
     got = runner.compute(arrays)["C"]
     assert compare(got, ref).ok
     assert not compare(got.astype(np.float32).astype(np.float64), ref).ok
+
+
+def test_the_identity_stores_sums_and_has_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PTXGEN_DRIVER", "emulated")
+    sums = np.empty((20, 24), np.float32)
+    for activation in (" x", lambda x: x):
+        result = ptxgen.gemm(A, B, activation=activation, sums=sums)
+        np.testing.assert_allclose(result, X, atol=1e-5)
+        assert (sums == result).all()
+    p = Gemm(20, 24, 12, epilogue="bias_column,x")
+    assert parse(p.key()) == p
+    with pytest.raises(InputError, match="none of x, aux, up"):
+        register(epilogue_op("x"))
 
 
 @pytest.mark.parametrize("name", ["gelu", "gelu_erf", "silu", "sigmoid"])
@@ -181,6 +196,7 @@ def test_the_bound_finds_a_wrong_value_and_holds_for_numbers_that_round() -> Non
     [
         ("x*y", TaskError, "line 1, column 3: y is unknown; it must be x, the sum, aux, or up"),
         ("foo", InputError, r"activation is 'foo'; it must be one of relu, .* clamp\(low,high\), an expression of x"),
+        ("aux", TaskError, "activation is 'aux'; .*the activation does not read x, the sum; it must"),
         ("2.0", TaskError, "the activation does not read x, the sum; it must"),
         ("x[i]", TaskError, "i is no index; an activation reads x, aux and up, without indices"),
         ("clamp(1)", InputError, r"'clamp\(1\)'; it must have the form clamp\(low,high\)"),

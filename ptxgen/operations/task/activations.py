@@ -17,10 +17,8 @@ from ptxgen.operations.task.language.scope import Scope
 from ptxgen.operations.task.printing import printed
 from ptxgen.operations.task.tracing.operands import Trace, Traced, lifted, tracing
 from ptxgen.operations.task.typed import Value, adapted
-from ptxgen.problem.epilogue_ops import ACTIVATION, EpilogueOp, epilogue_op, epilogue_op_names
+from ptxgen.problem.epilogue_ops import ACTIVATION, VARIABLES, EpilogueOp, epilogue_op, epilogue_op_names
 
-#: the sum, the element of the array ``aux``, and the sum of the next column
-NAMES = ("x", "aux", "up")
 #: the type of expressions while the type of the epilogue is not known
 TYPE = "f64"
 LONGEST = 4000  #: the most characters of a canonical text
@@ -45,7 +43,7 @@ def traced(function: Callable[..., Any]) -> str:
             f"activation is {name}, whose parameters are not known; it must be a Python function"
         ) from error
     given = ("x", *parameters[1:])
-    if not parameters or not set(given) <= set(NAMES):
+    if not parameters or not set(given) <= set(VARIABLES):
         raise InputError(
             f"activation is {name} with {'parameters ' if parameters else 'no parameter'}{', '.join(parameters)}; it"
             " must have one, the sum, or a second one, aux or up"
@@ -91,7 +89,7 @@ class _Names(Scope):
 
     def __init__(self, text: str) -> None:
         super().__init__(text, {})
-        self.definitions = {x: variable(x, TYPE) for x in NAMES}
+        self.definitions = {x: variable(x, TYPE) for x in VARIABLES}
 
     def axis(self, token: Any, others: Iterable[Any] = ()) -> str:
         raise self.fail(token, f"{token} is no index; an activation reads x, aux and up, without indices")
