@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ptxgen.codegen.geometry import TileGeometry
-from ptxgen.codegen.grouped.jagged_table import JaggedTable
+from ptxgen.codegen.grouped.jagged_table import BlockTable, JaggedTable
 from ptxgen.codegen.grouped.listed_tiles import ListedTiles, TileList
 from ptxgen.codegen.grouped.scheduler import GroupedParameters, GroupedScheduler
 from ptxgen.codegen.launches.matrix_parameters import MatrixParameters
@@ -29,6 +29,7 @@ from ptxgen.codegen.parts.stream_tiles import StreamTiles
 from ptxgen.codegen.parts.tile_walk import TileWalk
 from ptxgen.codegen.plan import Plan
 from ptxgen.lowering.aggregate import Aggregate
+from ptxgen.lowering.block_scales import item_scales
 from ptxgen.lowering.descriptor_table import grouped
 from ptxgen.lowering.kernel_problem import STRIDED
 from ptxgen.lowering.row_reduce import RowReduce
@@ -59,7 +60,9 @@ def table_packing(plan: Plan) -> Packing | None:
         return TileList(plan.problem, plan.entry, plan.batch, plan.config.ml, plan.config.nl)
     if not isinstance(plan.scheduler, GroupedScheduler) or "offsets" not in plan.problem.arrays:
         return None
-    return JaggedTable(plan.problem, plan.entry, plan.batch, plan.scheduler.table)
+    counts_blocks = bool(item_scales(plan.problem)) and plan.problem.operands[0].access.jagged == "k"
+    table = BlockTable if counts_blocks else JaggedTable
+    return table(plan.problem, plan.entry, plan.batch, plan.scheduler.table)
 
 
 def compose_epilogue(plan: Plan, ns: int, contiguous: int, column: Callable[[int], int]) -> None:

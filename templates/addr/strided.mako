@@ -10,6 +10,11 @@ ${pointers(x)}\
 % if not x.kmajor:
     mul.wide.u32 %k_stride_${x.name}, %ld${x.name}, ${x.depth_global_bytes};
 % endif
+% if plan.mainloop.masks_every_stage:
+    // the elements of K from the stage on that is loaded next
+    .reg .b32 ${plan.mainloop.k_left[x.name]};
+    mov.u32 ${plan.mainloop.k_left[x.name]}, %k_len;
+% endif
 </%def>
 
 <%def name="row_of(x, p)">
@@ -69,26 +74,31 @@ ${row_of(x, p)}\
 </%def>
 
 <%def name="advance(x, first)">
-% if first and plan.mainloop.checks_bounds and not x.kmajor:
+<% remainder = first and plan.mainloop.checks_bounds and not plan.mainloop.remainder_last %>\
+% if remainder and not x.kmajor:
     mul.wide.u32 %tmp64b, %ld${x.name}, %k_rem;
     mul.lo.u64 %tmp64b, %tmp64b, ${x.global_bytes};
 % endif
 % for pointer in x.pointers:
-  % if first and plan.mainloop.checks_bounds and x.kmajor:
+  % if remainder and x.kmajor:
     mad.wide.u32 ${pointer}, %k_rem, ${x.global_bytes}, ${pointer};
-  % elif first and plan.mainloop.checks_bounds:
+  % elif remainder:
     add.u64 ${pointer}, ${pointer}, %tmp64b;
   % else:
     add.u64 ${pointer}, ${pointer}, ${x.pointer_step};
   % endif
 % endfor
+% if plan.mainloop.masks_every_stage:
+    min.u32 %tmp0, ${plan.mainloop.k_left[x.name]}, ${plan.config.u};
+    sub.u32 ${plan.mainloop.k_left[x.name]}, ${plan.mainloop.k_left[x.name]}, %tmp0;
+% endif
 </%def>
 
-## Sets %skip if load p of the first stage is past the remainder of K, or outside M or N.
+## Sets %skip if load p of a stage with a remainder of K is past it, or outside M or N.
 <%def name="skip(x, p, first)">
-% if first and plan.mainloop.checks_bounds:
+% if (first and plan.mainloop.checks_bounds) or plan.mainloop.masks_every_stage:
     add.u32 %tmp0, %k_${x.name}, ${p.k};
-    setp.ge.u32 %skip, %tmp0, %k_rem;
+    setp.ge.u32 %skip, %tmp0, ${plan.mainloop.k_left[x.name]};
   % if plan.mainloop.predicated:
     or.pred %skip, %skip, ${p.oob};
   % endif

@@ -47,7 +47,7 @@ ${ptx.banner(x.copy_title)}\
 ${addr.setup(x)}\
 ${copy.setup(x)}\
 % endfor
-${ptx.banner(f"prologue: fill {plan.mainloop.stages_ahead} of {plan.mainloop.stages} stages; the first holds the remainder of K")}\
+${ptx.banner(f"prologue: fill {plan.mainloop.stages_ahead} of {plan.mainloop.stages} stages; {plan.mainloop.remainder_text}")}\
 ${pdl.wait()}\
     mov.u32 %write_stage, %smem;
 % for s in range(plan.mainloop.stages_ahead):

@@ -1,21 +1,40 @@
 ## Block scales: an instruction starts from zero, and its result, times the scales of its row and column, is added to the sums.
 <%def name="setup()">
-    // scales of blocks: this stage of K ends at %scale_end, the next one is %scale_step longer
+    // scales of blocks: the first element of K of this warp in the next stage
     .reg .b64 %scale_base, %scale_address;
-    .reg .b32 %scale_k, %scale_end, %scale_step, %scale_group, %scale_block;
+    .reg .b32 %scale_k, %scale_next, %scale_block;
     .reg .pred %scale_inside, %scale_new;
     .reg .f32 %scale;
-    mov.u32 %scale_end, %k0;
-    mov.u32 %scale_step, %k_rem;
-    shr.u32 %scale_group, %thread, ${plan.mainloop.log2_group};
-    mul.lo.u32 %scale_group, %scale_group, ${plan.mainloop.group_depth};
+    shr.u32 %scale_next, %thread, ${plan.mainloop.log2_group};
+    mad.lo.u32 %scale_next, %scale_next, ${plan.mainloop.group_depth}, %k0;
 % for x in plan.scales.sides:
     .reg .b64 %scales_${x.name};
     .reg .b32 %scale_rows_${x.name}, %scale_pitch_${x.name};
     ld.param.u64 %scales_${x.name}, [scale_${x.name}];
     cvta.to.global.u64 %scales_${x.name}, %scales_${x.name};
+  % if x.by_k is None:
     ld.param.u32 %scale_rows_${x.name}, [scale_${x.name}_rows];  ld.param.u32 %scale_pitch_${x.name}, [scale_${x.name}_k];
-  % if plan.scales.batched:
+  % endif
+  % if x.entry:
+    // from those of the item on
+    ld.global.u64 %tmp64, [%descriptor+${x.entry}];
+    add.u64 %scales_${x.name}, %scales_${x.name}, %tmp64;
+    % if x.by_k:
+    // the scales of a block of K are contiguous
+    mov.u32 %scale_rows_${x.name}, ${x.BYTES};
+    add.u32 %scale_pitch_${x.name}, ${x.extent}, ${x.last_row};
+      % if x.shift:
+    shr.u32 %scale_pitch_${x.name}, %scale_pitch_${x.name}, ${x.shift};
+      % endif
+    shl.b32 %scale_pitch_${x.name}, %scale_pitch_${x.name}, ${x.log2_bytes};
+    % elif x.by_k is not None:
+    // the scales of a block of rows are contiguous
+    mov.u32 %scale_pitch_${x.name}, ${x.BYTES};
+    add.u32 %tmp0, %K, ${plan.scales.last_k};
+    shr.u32 %tmp0, %tmp0, ${plan.scales.depth_shift};
+    shl.b32 %scale_rows_${x.name}, %tmp0, ${x.log2_bytes};
+    % endif
+  % elif plan.scales.batched:
     ld.param.u64 %tmp64, [scale_${x.name}_items];
     cvt.u64.u32 %tmp64b, %batch_index;
     mad.lo.u64 %scales_${x.name}, %tmp64b, %tmp64, %scales_${x.name};
@@ -37,14 +56,12 @@
 <%def name="begin_step(k)">
 % if k == 0:
     // scales: the K of this stage
-    mov.u32 %scale_k, %scale_end;
-    add.u32 %scale_end, %scale_end, %scale_step;
-    mov.u32 %scale_step, ${plan.config.u};
-    add.u32 %scale_k, %scale_k, %scale_group;
+    mov.u32 %scale_k, %scale_next;
+    add.u32 %scale_next, %scale_next, ${plan.config.u};
 % endif
     // scales of the block of this step
     add.u32 %tmp0, %scale_k, ${plan.scales.positions[k]};
-    setp.lt.u32 %scale_inside, %tmp0, %scale_end;
+    setp.lt.u32 %scale_inside, %tmp0, %K;
 % if k == 0:
     mov.pred %scale_new, %scale_inside;
 % else:

@@ -20,6 +20,7 @@ COUNTS = {
     "element_groups": 1,
     "mma": 1,
     "mma_scaled": 1,
+    "grouped_mma_scaled": 1,
     "simt": 1,
     "skinny": 1,
     "spmm": 1,

@@ -126,4 +126,5 @@ SOURCES = (
         ("", "m", "k"),
         scaled=True,
     ),
+    GroupedCases(mma.SCALED, (("e4m3", "", "f32"), ("e5m2", "", "bf16")), 4, 0.6, ("", "m", "k"), scaled=True),
 )

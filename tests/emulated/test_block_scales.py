@@ -641,20 +641,59 @@ MMA = (
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("rows", BLOCKS)
 def test_mma_sync_takes_every_layout_and_pair_of_blocks(layout: str, rows: tuple[int, int]) -> None:
-    """K ends within a stage and within a block."""
+    """K ends within a stage, within a block and within a step."""
     for n, (on, text) in enumerate(MMA):
         fields = _blocks(rows, layout) | ({"batch": 2, "stride_b": 0} if n == 1 else {})
-        p = Gemm(80, 144, (352, 160, 672)[n], layout, "e4m3", out="f32", dtype_b="e5m2", **fields)
+        p = Gemm(80, 144, (352, 160, 656)[n], layout, "e4m3", out="f32", dtype_b="e5m2", **fields)
         right(p, f"family=mma {text} vec_a=16 vec_b=16 vec_c=2", n, on, CASES)
 
 
-def test_random_configurations_of_mma_sync_are_right() -> None:
-    for n, (p, c) in enumerate(SOURCES["mma_scaled"].cases(5, 3, device("rtx4090"), limit=64)):
+@pytest.mark.parametrize("family", ["mma_scaled", "grouped_mma_scaled"])
+def test_random_configurations_of_mma_sync_are_right(family: str) -> None:
+    for n, (p, c) in enumerate(SOURCES[family].cases(5, 3, device("rtx4090"), limit=64)):
         right(p, c, n, "rtx4090")
 
 
+#: copies by registers of single elements, deferred or not, and by cp.async of packed operands
+ANY_K = (
+    "ms=16 ns=16 ml=64 nl=32 u=64 stages=2 cp_async_a=0 cp_async_b=0 fragment_prefetch=0",
+    "ms=16 ns=16 ml=64 nl=32 u=64 stages=3 cp_async_a=0 cp_async_b=0 fragment_prefetch=0 deferred_sts=1",
+    f"ms=16 ns=16 ml=32 nl=32 u=64 stages=2 vec_a=16 vec_b=16 {PACKED}",
+)
+
+
+@pytest.mark.parametrize("k", [1, 31, 203])
+@pytest.mark.parametrize("layout", ["NT", "TN"])
+def test_mma_sync_takes_every_k(layout: str, k: int) -> None:
+    for n, text in enumerate(ANY_K):
+        p = Gemm(35, 37, k, layout, "e4m3", out="f32", block_a="1x128", block_b="128x128t")
+        right(p, f"family=mma {text}", n, "rtx4090", CASES)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("jagged", ["", "m", "k"])
+def test_mma_sync_takes_every_layout_of_groups(layout: str, jagged: str) -> None:
+    """Each item has its own K and place of scales; an item of NaN between others changes none of them."""
+    items = {"": LIST, "m": tuple((m, 45, 203) for m in (33, 0, 70, 1)), "k": tuple((37, 45, k) for k in LENGTHS)}
+    on = replace(device("rtx4090"), sms=2)
+    for n, rows in enumerate({"": BLOCKS[::3], "m": BLOCKS[:2], "k": BLOCKS[:1]}[jagged]):
+        p = GroupedGemm(
+            items[jagged], layout, "e4m3", jagged=jagged, dtype_b="e5m2", out="f32", **_blocks(rows, layout)
+        )
+        right(p, f"family=mma {ANY_K[n]}", n, on)
+    if jagged:
+        arrays = _unusual(p, random_group(p, 3, "positive"))
+        runner = Runner.of(EmulatedDriver(on), p, parse_config(f"family=mma {ANY_K[0]}"))
+        arrays["C"][...] = np.nan
+        with np.errstate(all="ignore"):
+            deviation = group_deviation(p, arrays, runner.compute(arrays)["C"], "normal")
+            wrong = {"m": [1 << 30, 104, 200, 300], "k": [-5, 1 << 30, -7, 3, 9, 469, 470, -1]}[jagged]
+            runner.compute(arrays | {"offsets": np.array(wrong, np.int32)})  # reads nothing outside the arrays
+        assert deviation.ok, deviation
+
+
 def test_devices_without_wgmma_multiply_with_scales_of_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A call on the device of an RTX 4090, with scales of rows and of blocks; the rule for K is named."""
+    """Calls on the device of an RTX 4090, with scales of rows and of blocks, of any K, and lists."""
     ada = EmulatedDriver(device("rtx4090"))
     monkeypatch.setattr(drivers, "driver", lambda: ada)
     monkeypatch.setattr(choice, "database", lambda: None)
@@ -665,8 +704,15 @@ def test_devices_without_wgmma_multiply_with_scales_of_blocks(monkeypatch: pytes
     wide = (a.astype(np.float64) * _tiled(scale_a, a.shape)) @ (w.T.astype(np.float64) * _tiled(scale_b, (160, 136)))
     result = gemm(a, w.T, scale_a=scale_a, scale_b=scale_b, out=np.zeros((20, 136), np.float32))
     assert np.abs(result - wide).max() < 1e-3 * np.abs(wide).max()
-    with pytest.raises(InputError, match="it is sm_89; kernels of this are for sm_90"):
-        gemm(a[:, :150], w[:, :150].T, scale_a=scale_a, scale_b=scale_b)
+    [result] = gemm_grouped([a], [w.T], [np.zeros((20, 136), np.float32)], scale_a=[scale_a], scale_b=[scale_b])
+    assert np.abs(result - wide).max() < 1e-3 * np.abs(wide).max()
+    part, wide = gemm(a[:, :149], w[:, :149].T, scale_a=scale_a, scale_b=scale_b), wide * 0
+    wide += (
+        a[:, :149].astype(np.float64)
+        * _tiled(scale_a, (20, 149))
+        @ (w.T[:149].astype(np.float64) * _tiled(scale_b, (149, 136)))
+    )
+    assert np.abs(part.astype(np.float64) - wide).max() < 1e-2 * np.abs(wide).max()
 
 
 def test_no_family_computes_scales_of_blocks_by_accident() -> None:

@@ -23,7 +23,9 @@ SCALES = ((1.0, 0.0), (2.0, 1.0), (1.0, -1.0))
 SIZES = (7, 0, 130, 33, 1, 64)
 
 
-@pytest.mark.parametrize("family", ["simt", "mma", "wgmma", "wgmma_scaled", "quantized_mma", "quantized_wgmma"])
+@pytest.mark.parametrize(
+    "family", ["simt", "mma", "mma_scaled", "wgmma", "wgmma_scaled", "quantized_mma", "quantized_wgmma"]
+)
 @pytest.mark.parametrize("part", range(7))
 def test_random_groups(family: str, part: int) -> None:
     """238 groups of each family, nine input sets each. Memory around each item is poisoned."""

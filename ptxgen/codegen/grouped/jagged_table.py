@@ -11,11 +11,12 @@ from ptxgen.codegen.launches.packing import Packing
 from ptxgen.codegen.parts.parameters import Parameters
 from ptxgen.codegen.parts.part import Allocator
 from ptxgen.codegen.source import Step
-from ptxgen.codegen.vectorized import WARP, ceil_div
+from ptxgen.codegen.vectorized import WARP, Last, ceil_div, log2
 from ptxgen.lowering.block_scales import item_scales
 from ptxgen.lowering.descriptor_table import Items, items_of
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.lowering.packed_copy import ROW
+from ptxgen.problem.block_scales import DEPTH
 from ptxgen.problem.dtypes import bits_of, dtype
 
 THREADS = 256  #: threads of the block
@@ -99,6 +100,38 @@ class JaggedTable(Packing):
     def warp_offsets(self) -> range:
         """The offset in shared memory of the number of tiles of each warp's items."""
         return range(0, 4 * self.WARPS, 4)
+
+
+@dataclass(frozen=True)
+class BlockTable(JaggedTable):
+    """The kernel that writes the descriptor table of a group whose items are ranges of K, and counts the blocks of K of
+    the items before each item: scales of blocks are in the order of the items."""
+
+    blocks_template = "sched/item_blocks.mako"
+
+    @property
+    def block(self) -> int:
+        """The number of elements of a block of K."""
+        return DEPTH
+
+    last_of_block = Last("block")
+
+    @property
+    def block_shift(self) -> int:
+        return log2(self.block)
+
+    @property
+    def scaled(self) -> bool:
+        """True if A and B have scales of blocks."""
+        return bool(item_scales(self.problem))
+
+    def place(self, name: str) -> str:
+        return "%first_block64" if name in item_scales(self.problem) else super().place(name)
+
+    @property
+    def parameters(self) -> list[Parameters]:
+        blocks = Parameters("u32", ("scale_blocks",), lambda x: (min(s.blocks for s in item_scales(x.p).values()),))
+        return [*super().parameters, *([blocks] if self.scaled else [])]
 
 
 def _items_and_extent(group: Items) -> tuple[int, int]:

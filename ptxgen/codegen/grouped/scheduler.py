@@ -9,10 +9,11 @@ from ptxgen.codegen.geometry import GROUPED_SHARED, Geometry
 from ptxgen.codegen.grouped.descriptor_table import HEADER, DescriptorTable, GroupTable, table_of
 from ptxgen.codegen.launches.launched import Launched
 from ptxgen.codegen.launches.matrix_parameters import MatrixParameters
-from ptxgen.codegen.parts.parameters import Parameters, addresses, given, weight_parameters
+from ptxgen.codegen.parts.parameters import Parameters, addresses, block_scale_parameters, given, weight_parameters
 from ptxgen.codegen.parts.part import Allocator
 from ptxgen.codegen.parts.scheduler import GridScheduler, blocks_at_once
 from ptxgen.codegen.vectorized import Log2
+from ptxgen.lowering.block_scales import item_scales
 from ptxgen.lowering.descriptor_table import Items, items_of
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
@@ -68,7 +69,8 @@ class GroupedScheduler(GridScheduler):
         """The scheduler of a kernel. ``registers``: registers per thread; -1: the most that ptxas may allocate. More
         blocks than fit at once would delay the first tiles of the surplus blocks."""
         scheduler_class = StreamScheduler if c.stream_k else cls
-        table = DescriptorTable(c.ml, c.nl, p.sink.arithmetic, p.sink.arrays, c.u, c.kg, stream=bool(c.stream_k))
+        arrays = *p.sink.arrays, *item_scales(p)
+        table = DescriptorTable(c.ml, c.nl, p.sink.arithmetic, arrays, c.u, c.kg, stream=bool(c.stream_k))
         resident = blocks_at_once(c, g, d, registers)
         parts = 1 if c.stream_k else c.kl * c.ks if c.kg > 1 else 0  # sums of a slice of a tile per element
         slice_bytes = c.ml * c.nl * parts * p.accumulator.bytes
@@ -150,6 +152,7 @@ class GroupedParameters(MatrixParameters):
             given(self.arithmetic.type, "alpha", "beta"),
             *self.packing.product_parameters,
             *weight_parameters(self.c.problem),
+            *block_scale_parameters(self.c.problem),
         ]
 
     def _table(self, launched: Launched) -> int | GroupTable:

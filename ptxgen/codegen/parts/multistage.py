@@ -376,6 +376,9 @@ class MultistageMainloop(Part):
 
     WHOLE = WHOLE
     peels_remainder = False  #: True if the iteration with the remainder of K has separate instructions
+    #: True if the last stage holds the remainder of K, so that stages begin at multiples of their depth; else the first
+    #: stage does, and loads of other stages need no comparison
+    remainder_last = False
 
     @cached_property
     def parts(self) -> list[TilePart]:
@@ -411,6 +414,21 @@ class MultistageMainloop(Part):
         }
 
     # ---- stages
+
+    @property
+    def remainder_text(self) -> str:
+        return f"the {'last' if self.remainder_last else 'first'} holds the remainder of K"
+
+    @property
+    def masks_every_stage(self) -> bool:
+        """True if the loads of every stage are compared with the end of K."""
+        return self.remainder_last and self.checks_bounds
+
+    @cached_property
+    def k_left(self) -> dict[str, str]:
+        """Operand -> the register with the elements of K from the stage on that is loaded; %k_rem has those of the
+        first stage."""
+        return {x.name: f"%k_left_{x.name}" if self.masks_every_stage else "%k_rem" for x in self.operands}
 
     @property
     def stages(self) -> int:
@@ -605,8 +623,7 @@ class MultistageMainloop(Part):
 
     @cached_property
     def skips(self) -> dict[tuple[str, bool], list[str]]:
-        """The ``skip`` predicate of each load. The key is (name of the operand, True for the first stage, which holds
-        the remainder of K)."""
+        """The ``skip`` predicate of each load. The key is (name of the operand, True for the first stage)."""
         return {
             (x.name, first): [self.skip(x, load, first) for load in x.loads]
             for x in self.operands
@@ -625,8 +642,8 @@ class MultistageMainloop(Part):
 
     def skip(self, x: StagedOperand, load: StagedLoad, first: bool) -> str:
         """The predicate that skips a load, after the addressing code has set it; empty: the load is never skipped.
-        ``first``: True for the first stage, which holds the remainder of K."""
-        if x.addressing.is_im2col or (first and self.checks_bounds):
+        ``first``: True for the first stage."""
+        if x.addressing.is_im2col or (first and self.checks_bounds) or self.masks_every_stage:
             return "%skip"
         return load.oob if self.predicated else ""
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from ptxgen.codegen.parts.part import Part
 from ptxgen.codegen.source import Argument
 from ptxgen.lowering.algebra import Scalar
-from ptxgen.lowering.block_scales import BYTES, Scales, block_scaled, scales_of
+from ptxgen.lowering.block_scales import BYTES, Scales, block_scaled, item_scales, scales_of
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.lowering.quantized_rows import quantized_rows
 from ptxgen.lowering.row_reduce import RowReduce
@@ -101,27 +101,29 @@ def weight_parameters(p: KernelProblem) -> list[Parameters]:
     return [Parameters("u32", ("groups",), lambda x: (x.p.operand("B").access.groups(x.p.k),))]
 
 
-def scale_strides(name: str) -> list[Parameters]:
+def scale_strides(p: KernelProblem, name: str) -> list[Parameters]:
     """The parameters of the strides of the block scales of operand ``name``, in bytes: from one block to the next along
-    the rows and along K, and from one item to the next."""
+    the rows and along K, unless each item has its own, and from one item of a batch to the next. A descriptor table has
+    the places of the items of a group."""
 
     def scales(x: Any) -> Scales:
         return scales_of(x.p, name.upper())
 
     array = f"scale_{name.lower()}"
-    return [
-        Parameters(
-            "u32",
-            (f"{array}_rows", f"{array}_k"),
-            lambda x: (BYTES * scales(x).along_rows, BYTES * scales(x).along_k),
-        ),
-        Parameters("u64", (f"{array}_items",), lambda x: (BYTES * scales(x).along_items,)),
-    ]
+    strides = Parameters(
+        "u32",
+        (f"{array}_rows", f"{array}_k"),
+        lambda x: (BYTES * scales(x).along_rows, BYTES * scales(x).along_k),
+    )
+    items = Parameters("u64", (f"{array}_items",), lambda x: (BYTES * scales(x).along_items,))
+    if scales_of(p, name.upper()).by_k is not None:
+        return []
+    return [strides] if item_scales(p) else [strides, items]
 
 
 def block_scale_parameters(p: KernelProblem) -> list[Parameters]:
     """``scale_strides`` of both operands; nothing for operands without block scales."""
-    return [row for name in "AB" for row in scale_strides(name)] if block_scaled(p) else []
+    return [row for name in "AB" for row in scale_strides(p, name)] if block_scaled(p) else []
 
 
 def step_leading_dimensions(p: KernelProblem) -> list[Parameters]:

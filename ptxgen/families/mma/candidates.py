@@ -46,8 +46,8 @@ class MmaSpace(MultistageSpace):
     axes, class_axes = AXES, CLASS_AXES
     cell = (*MultistageSpace.cell, "stream_k", "l2_prefetch", "listed_tiles")
     tile = (*MultistageSpace.tile, "operand_path_a", "operand_path_b")
-    extent_rules = (*MultistageSpace.extent_rules, "mma_operand_path", "mma_scaled_steps")
-    fixed = ("mma_dtype", "mma_native", "mma_scaled_steps")
+    extent_rules = (*MultistageSpace.extent_rules, "mma_operand_path")
+    fixed = ("mma_dtype", "mma_native")
     tile_rules = ("axis", "range", "mma_tile", "mma_ns", "mma_depth", "threads")
     shape = ("ms", "ns", "ml", "nl", "u", "kl")
 

@@ -210,9 +210,11 @@ def geometry(p: KernelProblem, c: Any) -> MmaGeometry:
     in_flight = sum(
         where(x.cp_async == 0, n * np.maximum(x.vec * x.bytes // 4, 1), 0) for n, x in zip(each, (a, b), strict=True)
     )
-    # each load that shares a pointer has an offset, which ptxas may widen to an address
+    # each load that shares a pointer has an offset, which ptxas may widen to an address; beside block scales it keeps
+    # one of them
+    each_shared = 2 if block_scaled(p) else 3
     pointers = sum(
-        where(n > POINTERS_LIMIT, where((x.cp_async == 1) & (n <= 16), 2 * n, 3 * n), 2 * n)
+        where(n > POINTERS_LIMIT, where((x.cp_async == 1) & (n <= 16), 2 * n, each_shared * n), 2 * n)
         + where(c.bounds == 2, n, 0)
         + (0 if addressing == STRIDED else 5)
         for n, x, addressing in zip(each, (a, b), (p.operand("A").access.mode, p.operand("B").access.mode), strict=True)

@@ -186,6 +186,14 @@ class MmaMainloop(MultistageMainloop):
 
 
 @dataclass(frozen=True)
+class ScaledMmaMainloop(MmaMainloop):
+    """The main loop of mma.sync on operands with block scales. The last stage holds the remainder of K, so that no step
+    has elements of two blocks."""
+
+    remainder_last = True
+
+
+@dataclass(frozen=True)
 class ComplexMmaMainloop(MmaMainloop):
     """The main loop of mma.sync on the parts of complex elements: four instructions per step and tile. Each fragment
     element and each sum has a register for its real part and one for its imaginary part."""

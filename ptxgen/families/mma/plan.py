@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ptxgen.codegen.grouped.scheduler import GroupedScheduler
 from ptxgen.codegen.launches.bit_packing import BitPacking
 from ptxgen.codegen.launches.packing import Packing
 from ptxgen.codegen.plan import Plan
@@ -9,7 +10,7 @@ from ptxgen.codegen.tile_parts import compose_epilogue, compose_launch, compose_
 from ptxgen.families.common.matrix_instructions import Instruction, instruction
 from ptxgen.families.mma.geometry import MmaGeometry
 from ptxgen.families.mma.layout import MmaOperand
-from ptxgen.families.mma.mainloop import ComplexMmaMainloop, JoinedPartsMainloop, MmaMainloop
+from ptxgen.families.mma.mainloop import ComplexMmaMainloop, JoinedPartsMainloop, MmaMainloop, ScaledMmaMainloop
 from ptxgen.families.mma.operand_packing import packs
 from ptxgen.families.mma.pack_padded_rows import PaddedRowPacking
 from ptxgen.families.mma.step_scales import NoScales, StepScales
@@ -46,10 +47,11 @@ class MmaPlan(Plan):
             schedule = JoinedPartsMainloop if mma.joins_parts else ComplexMmaMainloop
             self.mainloop: MmaMainloop = schedule(*parts, p.algebra)
         else:
-            self.mainloop = MmaMainloop(*parts)
+            self.mainloop = (ScaledMmaMainloop if block_scaled(p) else MmaMainloop)(*parts)
         if "sum_a" in p.needs:
             self.operand_sums = self.mainloop.operand_sums(p.dtype)
-        self.scales = StepScales(p, self.mainloop, self.batch.active) if block_scaled(p) else NoScales()
+        table = scheduler.table if isinstance(scheduler, GroupedScheduler) else None
+        self.scales = StepScales(p, self.mainloop, self.batch.active, table) if block_scaled(p) else NoScales()
         compose_epilogue(self, self.mainloop.ns, self.mainloop.contiguous, self.b.offset)
         compose_launch(self, self.a.addressing, self.b.addressing, scheduler)
 

@@ -23,7 +23,6 @@ from ptxgen.problem.device import Device
 
 LOADS_LIMIT = 32  #: most loads in flight of one operand, per thread
 PACKED_LIMIT = 1 << 36  #: most bytes of packed operands
-STEP = 32  #: elements of K that one mma.sync of 8-bit floats sums
 
 
 def _times_power_of_two(block: Any, warp: Any) -> Any:
@@ -68,18 +67,19 @@ def _cp_async(p: KernelProblem, d: Device, x: MmaOperandGeometry) -> Any:
 
 def _native(p: KernelProblem, d: Device) -> bool:
     """True if mma.sync of this type is useful. sm_90 converts fp8 to f16 first; this is faster than native products
-    only for operands that TMA cannot load, and serves problems without native products."""
+    only for operands that TMA cannot load, and serves problems without native products. Groups with scales are packed
+    for TMA."""
     native = bool(registry.native(p, d))
-    return not native or any(v * p.element.bytes < 16 for v in p.vectors[:2])
+    packed = grouped(p) and block_scaled(p)
+    return not native or (not packed and any(v * p.element.bytes < 16 for v in p.vectors[:2]))
 
 
 def _scales(p: KernelProblem, c: Any) -> Any:
-    """True if the tile of a warp lies in one block of 128 rows, and stages hold K in its order."""
+    """True if the tile of a warp lies in one block of 128 rows, and stages begin at multiples of their depth."""
     if not block_scaled(p):
         return True
     one = [(scales_of(p, n).rows == 1) | (DEPTH % np.maximum(side, 1) == 0) for n, side in (("A", c.ms), ("B", c.ns))]
-    direct = (c.operand_path_a == DIRECT) & (c.operand_path_b == DIRECT) & (c.stream_k == 0)
-    return one[0] & one[1] & direct
+    return one[0] & one[1] & (c.stream_k == 0)
 
 
 RULES = (
@@ -173,16 +173,10 @@ RULES = (
         "deferred_sts=1 needs an operand that is copied through registers",
     ),
     Rule(
-        "mma_scaled_steps",
-        lambda p, c, g, d: not block_scaled(p) or (not grouped(p) and p.k % STEP == 0),
-        f"K={{p.k}}: with scales of blocks, it must be a multiple of {STEP}, of one product or a batch",
-    ),
-    Rule(
         "mma_block_scales",
         lambda p, c, g, d: _scales(p, c),
-        "ms={c.ms}, ns={c.ns}, operand_path_a={c.operand_path_a}, operand_path_b={c.operand_path_b},"
-        f" stream_k={{c.stream_k}}: with scales of blocks, sides of a warp's tile along blocks of {DEPTH} rows divide"
-        f" {DEPTH}, and operands are direct, without stream_k",
+        "ms={c.ms}, ns={c.ns}, stream_k={c.stream_k}: with scales of blocks, sides of a warp's tile along blocks of"
+        f" {DEPTH} rows divide {DEPTH}, and stream_k is 0",
     ),
     SUM_COLUMNS,
     SUM_A,

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
+from ptxgen.codegen.grouped.descriptor_table import DescriptorTable
 from ptxgen.codegen.parts.part import Part
 from ptxgen.codegen.registers import Tile
-from ptxgen.codegen.vectorized import log2
+from ptxgen.codegen.vectorized import Last, log2
 from ptxgen.families.mma.layout import MmaOperand
 from ptxgen.families.mma.mainloop import MmaMainloop
 from ptxgen.lowering.block_scales import BYTES, scales_of
@@ -30,15 +31,19 @@ class ScaledSum(NamedTuple):
 class SideScales:
     """The scales that a lane loads for A or B. ``x``: the operand; ``rows``: rows of a block (columns, for B);
     ``extent``: the register with the number of rows of the operand; ``origin``, ``first``: the registers with the first
-    row of the block's tile, and the distance from there to the lane's first row."""
+    row of the block's tile, and the distance from there to the lane's first row; ``entry``: the offset in a descriptor
+    of the place of an item's scales, or empty; ``by_k``: as in ``Scales``."""
 
     x: MmaOperand
     rows: int
     extent: str
     origin: str
     first: str
+    entry: str
+    by_k: bool | None
 
-    BYTES = BYTES
+    BYTES, log2_bytes = BYTES, log2(BYTES)
+    last_row = Last("rows")
 
     @property
     def name(self) -> str:
@@ -74,11 +79,13 @@ class SideScales:
 
 @dataclass(frozen=True)
 class StepScales(Part):
-    """The scales of a step. ``batched``: True if the product is an item of a batch."""
+    """The scales of a step. ``batched``: True if the product is an item of a batch; ``table``: the descriptor table of
+    a group, which has the places of the items' scales, or None."""
 
     problem: KernelProblem
     mainloop: MmaMainloop
     batched: bool
+    table: DescriptorTable | None = None
 
     template = "math/step_scales.mako"
     depth_shift = log2(DEPTH)
@@ -86,11 +93,13 @@ class StepScales(Part):
 
     @property
     def sides(self) -> tuple[SideScales, SideScales]:
-        a, b = (scales_of(self.problem, name).rows for name in "AB")
-        return (
-            SideScales(self.mainloop.a, a, "%M", "%m0", "%row"),
-            SideScales(self.mainloop.b, b, "%N", "%n0", "%col"),
-        )
+        a, b = self.mainloop.operands
+        return self._side(a, "%M", "%m0", "%row"), self._side(b, "%N", "%n0", "%col")
+
+    def _side(self, x: MmaOperand, extent: str, origin: str, first: str) -> SideScales:
+        scales = scales_of(self.problem, x.name.upper())
+        entry = str(self.table.at(scales.array)) if self.table is not None else ""
+        return SideScales(x, scales.rows, extent, origin, first, entry, scales.by_k)
 
     @property
     def positions(self) -> list[int]:

@@ -80,13 +80,6 @@ class SideScales:
         """The registers with the addresses of the scales for the first block of K."""
         return Tile(f"scale_at_{self.role}", "b64", (len(self.offsets),))
 
-    @property
-    def parameters(self) -> list[Parameters]:
-        """The parameters of strides in bytes: from one block to the next along the rows and along K, and from one item
-        to the next."""
-        strides, items = scale_strides(self.name)
-        return [] if self.by_k is not None else [strides, *([] if self.entry else [items])]
-
 
 @dataclass(frozen=True)
 class BlockScales(Part):
@@ -146,7 +139,7 @@ class BlockScales(Part):
 
     @property
     def parameters(self) -> list[Parameters]:
-        return [row for side in self.sides for row in side.parameters]
+        return [row for side in self.sides for row in scale_strides(self.problem, side.name)]
 
     @property
     def exchanged(self) -> bool:

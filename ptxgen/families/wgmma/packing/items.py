@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from ptxgen.codegen.grouped.descriptor_table import HEADER, table_of
-from ptxgen.codegen.grouped.jagged_table import JaggedTable
+from ptxgen.codegen.grouped.jagged_table import BlockTable
 from ptxgen.codegen.grouped.packed_table import PACKED
 from ptxgen.codegen.launches.c_kernels import AUX_KERNEL_THREADS
 from ptxgen.codegen.launches.copy_kernel import CHUNK, WORD, Shift
@@ -16,9 +16,8 @@ from ptxgen.codegen.parts.parameters import ParameterList, Parameters, addresses
 from ptxgen.codegen.parts.part import Allocator
 from ptxgen.codegen.registers import Tile, braces
 from ptxgen.codegen.source import Step, TensorMap
-from ptxgen.codegen.vectorized import Last, ceil_div, log2
+from ptxgen.codegen.vectorized import ceil_div, log2
 from ptxgen.families.wgmma.grouped_rows import packed_block, packed_rows
-from ptxgen.lowering.block_scales import item_scales
 from ptxgen.lowering.descriptor_table import items_of
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.lowering.packed_copy import ROW, matrix_rows
@@ -45,13 +44,12 @@ class Side(NamedTuple):
 
 
 @dataclass(frozen=True)
-class ItemPacking(JaggedTable):
+class ItemPacking(BlockTable):
     """The kernel that writes the descriptor table, and the kernel that packs the items of A and B."""
 
     template = "copy/pack_items.mako"
-    table_template = JaggedTable.template
+    table_template = BlockTable.template
     makes_table = True
-    blocks_template = "sched/item_blocks.mako"
     HEADER, CHUNK = HEADER, CHUNK
     CHUNKS = ROW // CHUNK  #: chunks of a packed row
     log2_chunks, log2_row = log2(CHUNKS), log2(ROW)
@@ -74,35 +72,16 @@ class ItemPacking(JaggedTable):
 
     @property
     def block(self) -> int:
-        """The number of elements of a block of K."""
         return packed_block(self.problem)
 
-    last_of_block = Last("block")
-
-    @property
-    def block_shift(self) -> int:
-        return log2(self.block)
-
-    @property
-    def scaled(self) -> bool:
-        """True if A and B have scales of blocks."""
-        return bool(item_scales(self.problem))
-
     def place(self, name: str) -> str:
-        if name in PACKED:
-            return "%packed_block64"
-        return "%first_block64" if name in item_scales(self.problem) else super().place(name)
+        return "%packed_block64" if name in PACKED else super().place(name)
 
     def array_steps(self, p: KernelProblem, name: str) -> tuple[int, int]:
         """The steps of the first packed row count rows: a block has all rows of an item."""
         if name not in PACKED:
             return super().array_steps(p, name)
         return 0, int(items_of(p).extents[:, PACKED.index(name)].max(initial=0))
-
-    @property
-    def parameters(self) -> list[Parameters]:
-        blocks = Parameters("u32", ("scale_blocks",), lambda x: (min(s.blocks for s in item_scales(x.p).values()),))
-        return [*super().parameters, *([blocks] if self.scaled else [])]
 
     def allocate(self, p: KernelProblem, run: BatchRange, workspace: Allocator) -> Buffers:
         table = super().allocate(p, run, workspace)
