@@ -21,6 +21,7 @@ __all__ = [
     "autotune",
     "conv1d",
     "conv2d",
+    "conv2d_bias_grad",
     "conv2d_input_grad",
     "conv2d_weight_grad",
     "conv3d",
@@ -31,7 +32,9 @@ __all__ = [
     "gemm",
     "gemm_bias_grad",
     "gemm_grouped",
+    "gemm_grouped_bias_grad",
     "gemm_jagged",
+    "gemm_jagged_bias_grad",
     "gemm_jagged_input_grad",
     "gemm_jagged_weight_grad",
     "matmul_over",
@@ -51,7 +54,12 @@ __all__ = [
 
 if TYPE_CHECKING:
     from ptxgen.api.autotune import autotune
-    from ptxgen.api.bias_grad import gemm_bias_grad
+    from ptxgen.api.bias_grad import (
+        conv2d_bias_grad,
+        gemm_bias_grad,
+        gemm_grouped_bias_grad,
+        gemm_jagged_bias_grad,
+    )
     from ptxgen.api.caller_workspace import workspace_size
     from ptxgen.api.conv import (
         conv1d,
@@ -128,7 +136,6 @@ _TASK_WORDS = (
 _MODULES = {
     **dict.fromkeys(_TASK_WORDS, "operations.task.tracing.functions"),
     "gemm": "api.gemm",
-    "gemm_bias_grad": "api.bias_grad",
     "gemm_grouped": "api.grouped",
     "Gemm": "operations.gemm.problem",
     "Conv": "operations.conv.problem",
@@ -154,6 +161,7 @@ _MODULES = {
     "workspace_size": "api.caller_workspace",
     **dict.fromkeys(("gemm_jagged", "gemm_jagged_input_grad", "gemm_jagged_weight_grad"), "api.jagged"),
     **{name: "api.conv" for name in __all__ if name.startswith("conv")},
+    **{name: "api.bias_grad" for name in __all__ if name.endswith("bias_grad")},
 }
 
 

@@ -1,21 +1,28 @@
-"""``gemm_bias_grad``: a product with sums that are the gradient of a bias: those of its columns, or of an operand."""
+"""Gradients of biases. ``gemm_bias_grad``: a product with sums of its columns, or of an operand; and the sums of the
+gradients of the results of convolutions, of lists of products and of jagged groups."""
 
 from __future__ import annotations
 
+import importlib
+import math
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from inspect import signature
 from typing import Any
 
-from ptxgen.api import call_lock, epilogue_calls, gemm, new_arrays
-from ptxgen.api.arrays import matrix_layout, require_disjoint, tensor, view
+import numpy as np
+
+from ptxgen.api import call_lock, epilogue_calls, gemm, grouped, jagged, new_arrays
+from ptxgen.api.arrays import View, is_cupy, is_torch, matrix_layout, require_disjoint, tensor, view
+from ptxgen.api.conv_layouts import LAYOUTS
 from ptxgen.api.epilogue_args import Activation, activation_name, columns_of_c
 from ptxgen.api.quantized_weight import QuantizedWeight
 from ptxgen.api.task import TaskFunction
 from ptxgen.arguments import word
 from ptxgen.errors import DtypeError, InputError, ShapeError
 from ptxgen.problem.base import OUT_DTYPES
-from ptxgen.problem.dtypes import dtype
+from ptxgen.problem.dtypes import Dtype, dtype
 from ptxgen.problem.epilogue_ops import epilogue_op
 
 #: the types of operands whose elements the kernel of a product can add
@@ -72,17 +79,10 @@ def gemm_bias_grad(a: Any, b: Any, *, bias_grad: Any = None, of: str = "out", **
     n = b.shape[0 if quantized else 1]
     length = {"out": columns_of_c(n, activation_name(options.get("activation"))), "a": a.shape[0], "b": n}[of]
     if bias_grad is not None:
-        given = tensor(bias_grad, "bias_grad")
-        if given.shape != (length,) or given.dtype is not element:
-            raise ShapeError(
-                f"bias_grad is {given.dtype} of shape {given.shape}; it must be {element} of {length} elements"
-            )
         others = {"a": a, "out": result, **{x: options.get(x) for x in ("bias", "residual", "aux", "sums")}}
         views = b.views if isinstance(b, QuantizedWeight) else {"b": view(b, "b")}
         views |= {name: tensor(x, name) for name, x in others.items() if x is not None}
-        require_disjoint(given, "bias_grad", **views)
-        if length > 1 and given.strides != (1,):
-            raise ShapeError(f"bias_grad has a stride of {given.strides[0]} elements; they must be contiguous")
+        _check_sums(bias_grad, "bias_grad", (length,), element, views)
     if _adds_in_kernel(a, b, of, options):
         sums = new_arrays.empty_array(a, (length,), element) if bias_grad is None else bias_grad
         if call is not None and bias_grad is None:
@@ -90,12 +90,7 @@ def gemm_bias_grad(a: Any, b: Any, *, bias_grad: Any = None, of: str = "out", **
         out = _multiply(a, b, sums, of, call, **options)
         return out, sums if bias_grad is not None else new_arrays.result_of(sums, a)
     out = gemm.gemm(a, b, **options)
-    summed = {"out": out, "a": a.T, "b": b}[of]
-    operands = {
-        name: new_arrays.empty_array(a, shape, element)
-        for name, shape in (("A", (summed.shape[0], 0)), ("B", (0, length)))
-    }
-    return out, _column_sums(element.name)(**operands, X=summed, out=bias_grad)
+    return out, _sums_of_columns({"out": out, "a": a.T, "b": b}[of], element, bias_grad)
 
 
 def _adds_in_kernel(a: Any, b: Any, of: str, options: dict[str, Any]) -> bool:
@@ -151,6 +146,128 @@ def _multiply(
             None, a, b, out, *settings, epilogue, None, vendor=vendor, sums=sums, call=call, **{sums_of: bias_grad}
         )
     return new_arrays.result_of(result, a) if out is None else result
+
+
+def conv2d_bias_grad(grads: Any, *, layout: str = "NCHW", out: Any = None) -> Any:
+    """The gradient of ``conv2d`` with respect to its bias: for each filter the sum of ``grads``, the gradient with
+    respect to the results, over images and pixels.
+
+    ``grads``: float16, bfloat16, float32 or float64, with the axes that ``layout`` names, in any order in memory; an
+    array with gaps is copied first. ``out``: one element for each filter, contiguous, of float32, of float64 for
+    float64; allocated if None. The order of additions does not depend on timing.
+
+    If ``grads`` is the result of ``conv2d_input_grad`` with ``activation="relu_grad"``, the sums are the gradient of
+    the bias of the layer before.
+
+    ShapeError, DtypeError, OverlapError, InputError: an argument breaks a rule.
+    """
+    word("layout", layout, LAYOUTS[2])
+    v, element = _summed(grads, "grads")
+    if len(v.shape) != len(layout):
+        raise ShapeError(f"grads has {len(v.shape)} dimensions; it must have {len(layout)}, {layout}")
+    filters = v.shape[layout.index("C")]
+    if out is not None:
+        _check_sums(out, "out", (filters,), element, {"grads": v})
+    order = sorted(range(len(layout)), key=lambda axis: -v.strides[axis] * (v.shape[axis] != 1))
+    x, at = _permuted(grads, order), order.index(layout.index("C"))
+    extents = [v.shape[axis] for axis in order]
+    before, after = math.prod(extents[:at]), math.prod(extents[at + 1 :])
+    if after == 1:
+        return _sums_of_columns(x.reshape(before, filters), element, out)
+    rows = x.reshape(before * filters, after)
+    if before == 1:
+        return _sums_of_columns(_permuted(rows, (1, 0)), element, out)
+    partial = _sums_of_columns(_permuted(rows, (1, 0)), element, None)
+    return _sums_of_columns(partial.reshape(before, filters), element, out)
+
+
+def gemm_jagged_bias_grad(dy: Any, offsets: Any, *, out: Any = None) -> Any:
+    """The gradient of ``gemm_jagged`` with respect to its bias: E×N, the sum of the rows of ``dy`` of each expert.
+
+    ``dy``: T×N, the gradient with respect to the results, of float16, bfloat16, float32 or float64. ``offsets``: as for
+    ``gemm_jagged``. ``out``: E×N of float32, of float64 for float64; allocated if None. An expert without rows gives
+    zeros.
+
+    ShapeError, DtypeError, OverlapError, InputError: an argument breaks a rule.
+    """
+    v, element = _summed(dy, "dy")
+    if len(v.shape) != 2:
+        raise ShapeError(f"dy has {len(v.shape)} dimensions; it must have 2, T×N")
+    items = tensor(offsets, "offsets").shape
+    if out is not None and len(items) == 1:
+        _check_sums(out, "out", (*items, v.shape[1]), element, {"dy": v}, contiguous=False)
+    result = new_arrays.empty_array(dy, (*items, 1, v.shape[1]), element) if out is None else out[:, None]
+    jagged.gemm_jagged_weight_grad(_ones(dy, (v.shape[0], 1)), dy, offsets, out=result)
+    return new_arrays.result_of(result, dy)[:, 0] if out is None else out
+
+
+def gemm_grouped_bias_grad(dys: Sequence[Any], *, outs: Sequence[Any] | None = None) -> list[Any]:
+    """The gradients of ``gemm_grouped`` with respect to its biases: for each item the sums of the columns of its
+    ``dys``, in one launch.
+
+    ``dys``: matrices, the gradients with respect to the results, of float16, bfloat16, float32 or float64. ``outs``:
+    for each item as many elements as it has columns, of float32, of float64 for float64; allocated if None.
+
+    ShapeError, DtypeError, OverlapError, InputError: an argument breaks a rule.
+    """
+    if outs is not None and len(outs) != len(dys):
+        raise InputError(f"dys has {len(dys)} items and outs has {len(outs)}; they must have as many")
+    results, ones = [], []
+    for i, dy in enumerate(dys):
+        v, element = _summed(dy, f"item {i}: dys")
+        if len(v.shape) != 2:
+            raise ShapeError(f"item {i}: dys has {len(v.shape)} dimensions; it must have 2")
+        if outs is not None:
+            _check_sums(outs[i], f"item {i}: outs", (v.shape[1],), element, {"dys": v})
+        new = outs is None
+        results.append(new_arrays.empty_array(dy, (1, v.shape[1]), element) if new else outs[i][None])  # type: ignore[index]
+        ones.append(_ones(dy, (1, v.shape[0])))
+    grouped.gemm_grouped(ones, list(dys), results)
+    if outs is not None:
+        return list(outs)
+    return [new_arrays.result_of(x, dy)[0] for x, dy in zip(results, dys, strict=True)]
+
+
+def _summed(x: Any, name: str) -> tuple[View, Dtype]:
+    """The array ``x`` whose elements are added, and the type of their sums. DtypeError: its type has no sums."""
+    v = tensor(x, name)
+    if v.dtype.name not in SUMMED:
+        raise DtypeError(f"{name} is {v.dtype}; it must be {', '.join(SUMMED[:-1])} or {SUMMED[-1]}")
+    return v, dtype("f64" if v.dtype.name == "f64" else "f32")
+
+
+def _check_sums(
+    given: Any, name: str, shape: tuple[int, ...], element: Dtype, operands: dict[str, View], contiguous: bool = True
+) -> None:
+    """Checks the array for sums. ShapeError, OverlapError: it breaks a rule."""
+    v = tensor(given, name)
+    if v.shape != shape or v.dtype is not element:
+        raise ShapeError(f"{name} is {v.dtype} of shape {v.shape}; it must be {element} of shape {shape}")
+    require_disjoint(v, name, **operands)
+    if contiguous and math.prod(shape) > 1 and v.strides[-1] != 1:
+        raise ShapeError(f"{name} has a stride of {v.strides[-1]} elements; they must be contiguous")
+
+
+def _sums_of_columns(x: Any, element: Dtype, out: Any) -> Any:
+    """The sums of the columns of a matrix in a new array, or in ``out``."""
+    operands = {
+        name: new_arrays.empty_array(x, shape, element)
+        for name, shape in (("A", (x.shape[0], 0)), ("B", (0, x.shape[1])))
+    }
+    return _column_sums(element.name)(**operands, X=x, out=out)
+
+
+def _permuted(x: Any, axes: Sequence[int]) -> Any:
+    """A view of ``x`` with its axes in another order."""
+    return x.permute(*axes) if is_torch(x) else x.transpose(axes)
+
+
+def _ones(x: Any, shape: tuple[int, ...]) -> Any:
+    """A new array of ones, of the library, type and memory of ``x``."""
+    if is_torch(x):
+        return x.new_ones(shape)
+    library = importlib.import_module("cupy") if is_cupy(x) else getattr(x, "__array_namespace__", lambda: np)()
+    return library.ones(shape, x.dtype)
 
 
 @cache

@@ -635,7 +635,7 @@ def test_gradients_of_a_bias(monkeypatch: pytest.MonkeyPatch) -> None:
     assert np.array_equal(once, again)
     with pytest.raises(OverlapError, match="bias_grad shares memory with out"):
         ptxgen.gemm_bias_grad(A, B, out=(out := np.empty((20, 24), np.float32)), bias_grad=out[0])
-    with pytest.raises(ShapeError, match=r"bias_grad is f32 of shape \(23,\); it must be f32 of 24 elements"):
+    with pytest.raises(ShapeError, match=r"bias_grad is f32 of shape \(23,\); it must be f32 of shape \(24,\)"):
         ptxgen.gemm_bias_grad(A, B, bias_grad=given[:23])
     with pytest.raises(InputError, match="of is 'c'; it must be one of out, a, b"):
         ptxgen.gemm_bias_grad(A, B, of="c")

@@ -16,7 +16,6 @@ from ptxgen.families.mma import operand_packing
 from ptxgen.families.mma.geometry import BYTES, MmaGeometry, MmaOperandGeometry, fragment_load
 from ptxgen.lowering.bit_products import packs_bits
 from ptxgen.lowering.block_scales import block_scaled, scales_of
-from ptxgen.lowering.descriptor_table import grouped
 from ptxgen.lowering.kernel_problem import STRIDED, KernelProblem
 from ptxgen.problem.block_scales import DEPTH
 from ptxgen.problem.device import Device
@@ -67,11 +66,9 @@ def _cp_async(p: KernelProblem, d: Device, x: MmaOperandGeometry) -> Any:
 
 def _native(p: KernelProblem, d: Device) -> bool:
     """True if mma.sync of this type is useful. sm_90 converts fp8 to f16 first; this is faster than native products
-    only for operands that TMA cannot load, and serves problems without native products. Groups with scales are packed
-    for TMA."""
+    only for operands that TMA cannot load, and serves problems without native products."""
     native = bool(registry.native(p, d))
-    packed = grouped(p) and block_scaled(p)
-    return not native or (not packed and any(v * p.element.bytes < 16 for v in p.vectors[:2]))
+    return not native or any(v * p.element.bytes < 16 for v in p.vectors[:2])
 
 
 def _scales(p: KernelProblem, c: Any) -> Any:

@@ -1,0 +1,124 @@
+"""Gradients of biases: of convolutions, of lists of products, and of jagged groups."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import ptxgen
+from ptxgen.errors import DtypeError, InputError, OverlapError, PtxgenError, ShapeError
+
+torch = pytest.importorskip("torch")
+
+RNG = np.random.default_rng(1)
+TYPES = ("float16", "bfloat16", "float32", "float64")
+
+
+def integers(*shape: int, dtype: str = "float32") -> np.ndarray:
+    return RNG.integers(-3, 4, shape).astype(getattr(ml_dtypes, dtype, dtype))
+
+
+def sums_type(dtype: str) -> str:
+    return "float64" if dtype == "float64" else "float32"
+
+
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC", "CHWN"])
+@pytest.mark.parametrize("dtype", TYPES)
+def test_convolutions(layout: str, dtype: str) -> None:
+    """Every order in memory; extents of 1 and 0; arrays with gaps."""
+    for extents in ((3, 5, 4, 7), (1, 5, 4, 7), (3, 1, 4, 7), (3, 5, 1, 1), (0, 5, 4, 7), (3, 0, 2, 2)):
+        shape = [extents["NCHW".index(x)] for x in layout]
+        axes = tuple(i for i, x in enumerate(layout) if x != "C")
+        for order in ((0, 1, 2, 3), (0, 2, 3, 1), (1, 2, 3, 0), (3, 0, 2, 1)):
+            stored = np.empty([shape[i] for i in order], integers(1, dtype=dtype).dtype)
+            x = stored.transpose(np.argsort(order))
+            x[...] = integers(*shape, dtype=dtype)
+            wanted = x.astype(np.float64).sum(axes)
+            result = ptxgen.conv2d_bias_grad(x, layout=layout)
+            assert result.dtype == sums_type(dtype)
+            np.testing.assert_array_equal(result, wanted)
+            out = np.full_like(result, np.nan)
+            assert ptxgen.conv2d_bias_grad(np.repeat(x, 2, 3)[..., ::2], layout=layout, out=out) is out
+            np.testing.assert_array_equal(out, wanted)
+
+
+def test_sums_are_those_of_pytorch() -> None:
+    """The gradient of the bias of a layer before a ReLU, from the input gradient of the layer after it."""
+    x = torch.randint(-3, 4, (2, 4, 6, 5)).float().to(memory_format=torch.channels_last)
+    w1, w2 = (torch.randint(-2, 3, shape).float() for shape in ((8, 4, 3, 3), (6, 8, 3, 3)))
+    b1, b2 = (torch.zeros(n, requires_grad=True) for n in (8, 6))
+    hidden = torch.relu(torch.nn.functional.conv2d(x, w1, b1))
+    y = torch.nn.functional.conv2d(hidden, w2, b2)
+    dy = torch.randint(-2, 3, y.shape).float()
+    y.backward(dy)
+    hidden = hidden.detach()
+    d_sums = ptxgen.conv2d_input_grad(dy, w2, hidden.shape, activation="relu_grad", aux=hidden)
+    assert torch.equal(ptxgen.conv2d_bias_grad(d_sums), b1.grad)
+    assert torch.equal(ptxgen.conv2d_bias_grad(dy), b2.grad)
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_experts(dtype: str) -> None:
+    """Experts without rows, rows after the last offset, rows with gaps, an ``out`` with gaps."""
+    ends = np.array([4, 4, 9, 10, 10], np.int32)
+    for shape in ((12, 7), (12, 1), (10, 16)):
+        for x in (integers(*shape, dtype=dtype), np.repeat(integers(*shape, dtype=dtype), 2, 1)[:, ::2]):
+            wanted = np.stack([x[a:b].astype(np.float64).sum(0) for a, b in zip([0, *ends], ends, strict=False)])
+            result = ptxgen.gemm_jagged_bias_grad(x, ends)
+            assert result.dtype == sums_type(dtype)
+            np.testing.assert_array_equal(result, wanted)
+            out = np.full((5, shape[1] + 3), np.nan, sums_type(dtype))
+            ptxgen.gemm_jagged_bias_grad(x, ends, out=out[:, : shape[1]])
+            np.testing.assert_array_equal(out[:, : shape[1]], wanted)
+            assert np.isnan(out[:, shape[1] :]).all()
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_lists(dtype: str) -> None:
+    dys = [integers(*shape, dtype=dtype) for shape in ((4, 7), (1, 1), (0, 5), (33, 16))]
+    dys.append(integers(5, 6, dtype=dtype).T)
+    outs = [np.full(dy.shape[1], np.nan, sums_type(dtype)) for dy in dys]
+    assert ptxgen.gemm_grouped_bias_grad(dys, outs=outs)[0] is outs[0]
+    for dy, out, result in zip(dys, outs, ptxgen.gemm_grouped_bias_grad(dys), strict=True):
+        np.testing.assert_array_equal(out, dy.astype(np.float64).sum(0))
+        np.testing.assert_array_equal(result, out)
+        assert result.dtype == out.dtype
+    assert ptxgen.gemm_grouped_bias_grad([]) == []
+
+
+X, ENDS = np.ones((4, 6), np.float32), np.array([2, 4], np.int32)
+IMAGES = np.ones((2, 3, 4, 5), np.float32)
+ERRORS: list[tuple[Callable[[], Any], type[PtxgenError], str]] = [
+    (lambda: ptxgen.conv2d_bias_grad(X), ShapeError, "grads has 2 dimensions; it must have 4, NCHW"),
+    (lambda: ptxgen.conv2d_bias_grad(IMAGES, layout="HWCN"), InputError, "layout is 'HWCN'; it must be one of NCHW"),
+    (lambda: ptxgen.conv2d_bias_grad(IMAGES.astype(np.int8)), DtypeError, "grads is s8; it must be f16, bf16, f32 or"),
+    (
+        lambda: ptxgen.conv2d_bias_grad(IMAGES, out=np.ones(4, np.float32)),
+        ShapeError,
+        r"out is f32 of shape \(4,\); it must be f32 of shape \(3,\)",
+    ),
+    (lambda: ptxgen.conv2d_bias_grad(IMAGES, out=np.ones(3)), ShapeError, "out is f64 of shape .* it must be f32"),
+    (lambda: ptxgen.conv2d_bias_grad(IMAGES, out=np.ones(6, np.float32)[::2]), ShapeError, "out has a stride of 2"),
+    (lambda: ptxgen.conv2d_bias_grad(IMAGES, out=IMAGES[0, :, 0, 0]), OverlapError, "out"),
+    (lambda: ptxgen.gemm_jagged_bias_grad(IMAGES, ENDS), ShapeError, "dy has 4 dimensions; it must have 2"),
+    (
+        lambda: ptxgen.gemm_jagged_bias_grad(X, ENDS, out=np.ones((3, 6))),
+        ShapeError,
+        "out is f64 of shape .* f32 of sh",
+    ),
+    (lambda: ptxgen.gemm_jagged_bias_grad(X, ENDS + 1), InputError, "offset 5 of item 1 passes the end"),
+    (lambda: ptxgen.gemm_jagged_bias_grad(X, ENDS, out=X[:2]), OverlapError, "out"),
+    (lambda: ptxgen.gemm_grouped_bias_grad([X, IMAGES]), ShapeError, "item 1: dys has 4 dimensions; it must have 2"),
+    (lambda: ptxgen.gemm_grouped_bias_grad([X], outs=[]), InputError, "dys has 1 items and outs has 0"),
+    (lambda: ptxgen.gemm_grouped_bias_grad([X], outs=[X[0, :5]]), ShapeError, r"item 0: outs is f32 of shape \(5,\)"),
+]
+
+
+@pytest.mark.parametrize(("call", "error", "words"), ERRORS)
+def test_errors_name_the_argument(call: Callable[[], Any], error: type[PtxgenError], words: str) -> None:
+    with pytest.raises(error, match=words):
+        call()
