@@ -403,6 +403,11 @@ class ProblemBase:
         return {}
 
     @property
+    def has_group_scales(self) -> bool:
+        """True if sums of ranges of K have scales of their own."""
+        return bool(self.scale_shapes)
+
+    @property
     def outputs(self) -> tuple[str, ...]:
         """The names of the arrays that a call writes."""
         operations = map(epilogue_op, self.epilogue_ops)

@@ -114,7 +114,7 @@ def _as(values: Array, element: Dtype) -> Array:
 class Reference:
     """The reference result of a problem. ``exact``: the result in float64; ``scale``: |alpha|·Σ|a||b| + |beta||c| of
     each element; ``variables``: values of the variables of an activation whose error bound follows from its expression.
-    With block scales, ``scale`` is infinite where sums are infinite or NaN, as the kernel decides."""
+    With scales of blocks or of weights, ``scale`` is infinite where sums are infinite or NaN, as the kernel decides."""
 
     problem: Problem
     exact: Array
@@ -372,7 +372,7 @@ def compare(result: Array, ref: Reference) -> Deviation:
         overflows = (np.abs(exact) + allowed > p.output.largest) & (not p.output.saturates)
         same |= np.isinf(got) & overflows & (np.sign(got) == np.sign(exact))
         scale = np.maximum(*_pairs(p, scale).values()) if p.gated else scale
-        if p.scale_shapes:  # activations and saturation may make numbers of infinities
+        if p.has_group_scales:  # activations and saturation may make numbers of infinities
             finite = p.output.saturates or any(epilogue_op(name).place == ACTIVATION for name in p.epilogue_ops)
             same |= np.isinf(scale) & (finite | ~np.isfinite(got))
         error = np.where(same, 0.0, np.abs(got - exact))

@@ -67,13 +67,17 @@ def types() -> list[list[str]]:
 
 
 def epilogue_operations() -> list[list[str]]:
-    named = [
-        [f"`{op.name}`", op.place, " ".join(f"`{name}`" for name in op.arrays), op.meaning]
-        for place in PLACES
-        for op in EPILOGUE_OPS.values()
-        if op.place == place
-    ]
-    return [*named, *([f"`{op.form}`", ACTIVATION, "", op.meaning] for op in NUMBERED_OPS.values())]
+    """In the order of execution."""
+    rows: list[list[str]] = []
+    for place in PLACES:
+        rows += [
+            [f"`{op.name}`", op.place, " ".join(f"`{name}`" for name in op.arrays), op.meaning]
+            for op in EPILOGUE_OPS.values()
+            if op.place == place
+        ]
+        if place == ACTIVATION:
+            rows += [[f"`{op.form}`", place, "", op.meaning] for op in NUMBERED_OPS.values()]
+    return rows
 
 
 def named_suites() -> list[list[str]]:

@@ -20,6 +20,7 @@ from tests.cases.quantized import SOURCE, WGMMA
 from tests.gpu.test_families import wrong
 
 ON = ("emulated", "a100", "rtx4090", "b200")
+INPUTS = ("integers", "normal", "scaled", "extreme")
 SCALES = ((1.0, 0.0), (2.0, 1.0), (1.0, -1.0))
 
 
@@ -30,7 +31,7 @@ def test_random_problems_and_configurations(n: int) -> None:
     on = device(ON[n % len(ON)])
     [(p, c)] = SOURCE.cases(900 + n, 1, on, 90, 128)
     runner = Runner.of(EmulatedDriver(on, seed=n), p, c)
-    assert wrong(runner, p, ("integers", "normal", "scaled")[n % 3], n, *SCALES[n % 3 if n % 2 else 0]) == ""
+    assert wrong(runner, p, INPUTS[n % 4], n, *SCALES[n % 3 if n % 2 else 0]) == ""
 
 
 @pytest.mark.first(2)
@@ -39,7 +40,7 @@ def test_random_problems_by_wgmma(n: int) -> None:
     """Likewise, of weights that threads dequantize to fragments of wgmma."""
     [(p, c)] = WGMMA.cases(300 + n, 1, device("emulated"), 90)
     runner = Runner.of(EmulatedDriver(seed=n), p, c)
-    assert wrong(runner, p, ("integers", "normal", "scaled")[n % 3], n, *SCALES[n % 3 if n % 2 else 0]) == ""
+    assert wrong(runner, p, INPUTS[n % 4], n, *SCALES[n % 3 if n % 2 else 0]) == ""
 
 
 def computed(p: QuantizedGemm, config: str, arrays: dict[str, np.ndarray]) -> np.ndarray:

@@ -20,7 +20,7 @@ from ptxgen.errors import DtypeError, InputError, OverlapError, PtxgenError, Sha
 from ptxgen.operations.grouped.checks import group_deviation, random_group
 from ptxgen.operations.quantized_jagged.problem import QuantizedJagged
 from ptxgen.problem.device import device
-from ptxgen.runtime.check import CASES
+from ptxgen.runtime.check import CASES, SCALE_CASES
 from ptxgen.runtime.emulated import EmulatedDriver
 from ptxgen.runtime.runner import Runner
 from tests.cases import SOURCES
@@ -39,7 +39,7 @@ def test_random_experts(family: str, n: int) -> None:
     """Formats, groups, zero points, extents, longer rows, alignment, epilogues, experts without rows, every axis."""
     on = FEW_SMS if family == "wgmma" else replace(device(ON[n]), sms=3)
     [(p, c)] = SOURCES[f"grouped_quantized_{family}"].cases(60 + n, 1, on, 90, 128 if family == "mma" else 1024)
-    right(p, c, n, on, (CASES[n % len(CASES)],))
+    right(p, c, n, on, ((*CASES, *SCALE_CASES)[(n + 3) % 6],))
 
 
 @pytest.mark.parametrize("config", ["family=quantized_mma ms=4 ns=2 ml=16 nl=32 u=128 kl=1 vec_a=8 vec_b=8", BYTES])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -9,6 +10,8 @@ import pytest
 
 from ptxgen.operations.gemm.problem import LAYOUTS, Gemm
 from ptxgen.operations.gemm.reference import as_matrices
+from ptxgen.operations.quantized.problem import QuantizedGemm
+from ptxgen.operations.quantized.reference import quantized_arrays
 from ptxgen.problem.reference import (
     EXTREME_SCALES,
     FACTOR,
@@ -226,6 +229,38 @@ def test_scales_that_are_no_usual_numbers(scale_a, scale_b, right, wrong):
     p = Gemm(1, 1, 8, "NT", "e4m3", out="f32", block_a="1x128", block_b="1x128")
     one = np.ones((1, 8), p.element.numpy)
     arrays = {"A": one, "B": one, "scale_a": np.float32([[scale_a]]), "scale_b": np.float32([[scale_b]])}
+    with np.errstate(all="ignore"):
+        ref = reference(p, arrays)
+    for results, ok in ((right, True), (wrong, False)):
+        for result in results:
+            assert compare(np.float32([[result]]), ref).ok == ok, result
+
+
+@pytest.mark.parametrize("weights", ["s8", "u4"])
+def test_scales_of_weights_have_both_signs_and_extreme_values(weights):
+    p = QuantizedGemm(3, 300, 256, weights=weights, group=64, zeros=weights == "u4")
+    for inputs in (*INPUTS, "extreme"):
+        x = quantized_arrays(p, 1, inputs)["scales"].astype(np.float32)
+        assert (x < 0).any() == (inputs != "positive")
+        for extreme in (np.isnan(x), np.isinf(x), x == 0, (np.abs(x) < 2.0**-20) & (x != 0)):
+            assert extreme.any() == (inputs == "extreme")
+        assert 100 < np.isfinite(x).all(1).sum() <= (280 if inputs == "extreme" else 300)
+    assert np.isfinite(quantized_arrays(replace(p, n=1), 1, "extreme")["scales"]).any()
+
+
+@pytest.mark.parametrize(
+    ("scale", "right", "wrong"),
+    [
+        (np.inf, (np.inf, -np.inf, np.nan), (0.0, 3e38)),
+        (np.nan, (np.nan,), (np.inf, 0.0)),
+        (0.0, (0.0,), (np.nan, 1.0)),
+        (1e-40, (64e-40,), (0.0, 1e-30)),
+        (-0.5, (-32.0,), (32.0, np.nan)),
+    ],
+)
+def test_scales_of_weights_that_are_no_usual_numbers(scale, right, wrong):
+    p = QuantizedGemm(1, 1, 64, out="f32", scales="f32")
+    arrays = {"A": np.ones((1, 64), np.float16), "B": np.ones((1, 64), np.int8), "scales": np.float32([[scale]])}
     with np.errstate(all="ignore"):
         ref = reference(p, arrays)
     for results, ok in ((right, True), (wrong, False)):

@@ -12,7 +12,7 @@ from ptxgen.operations.gemm.strided_arrays import C, elements, store_operand, st
 from ptxgen.operations.quantized.problem import QuantizedGemm
 from ptxgen.operations.quantized.reference import quantized_arrays
 from ptxgen.problem.reference import Deviation, epilogue_arrays, operands, reference, verdict
-from ptxgen.runtime.check import CASES, CheckResult
+from ptxgen.runtime.check import CASES, SCALE_CASES, CheckResult
 from ptxgen.runtime.driver import Driver
 from ptxgen.runtime.runner import Runner
 
@@ -24,7 +24,7 @@ def check_quantized_gemm(
     p = replace(problem, **{name: getattr(problem, name) + row_padding for name in ("lda", "ldb", "ldc")})
     runner = Runner.of(driver, p, config)
     try:
-        for inputs, alpha, beta, initial in CASES:
+        for inputs, alpha, beta, initial in (*CASES, *SCALE_CASES):
             yield _check(runner, p, seed, inputs, alpha, 0.0 if p.gated else beta, initial)
     finally:
         runner.workspace.release()

@@ -92,6 +92,10 @@ class QuantizedGemm(Gemm):
             )
 
     @property
+    def has_group_scales(self) -> bool:
+        return True
+
+    @property
     def format(self) -> WeightFormat:
         return WEIGHT_FORMATS[self.weights]
 

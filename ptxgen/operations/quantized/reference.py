@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ptxgen.operations.quantized.problem import QuantizedGemm
+from ptxgen.operations.quantized.problem import FAST, QuantizedGemm
 from ptxgen.problem.reference import Array
 
 
@@ -30,24 +30,36 @@ def packed(p: QuantizedGemm, values: Array) -> Array:
 
 def product(p: QuantizedGemm, arrays: Mapping[str, Array], region: None = None) -> tuple[Array, Array]:
     """The float64 sums Σab and Σ|a||b| for each element of C, in which the sum of each scale group is multiplied by its
-    scale."""
+    scale. Where a scale is infinite, Σ|a||b| is, too, and the sum is NaN: kernels may multiply parts of a group."""
     a, b = arrays["A"].astype(np.float64), unpacked(p, arrays["B"]).astype(np.float64)
     scales = arrays["scales"].astype(np.float64).reshape(p.n, p.groups)
     exact, magnitude = np.zeros((2, len(a), p.n))
+    infinite, sizes = np.isinf(scales), np.nan_to_num(np.abs(scales), posinf=0.0)
+    factors = np.where(infinite, np.nan, scales)
     for g in range(p.groups):
         part = slice(g * p.group, (g + 1) * p.group) if p.group else slice(None)
         weights = b[:, part]
         if p.zeros:
             zeros = arrays["zeros"] & p.format.largest_zero
             weights = weights - zeros.reshape(p.n, p.groups)[:, g, None].astype(np.float64)
-        exact += (a[:, part] @ weights.T) * scales[:, g]
-        magnitude += (np.abs(a[:, part]) @ np.abs(weights).T) * np.abs(scales[:, g])
+        exact += (a[:, part] @ weights.T) * factors[:, g]
+        magnitude += (np.abs(a[:, part]) @ np.abs(weights).T) * sizes[:, g] + np.where(infinite[:, g], np.inf, 0.0)
     return exact, magnitude
 
 
+#: scales of the inputs ``extreme``, among others; those after NaN are as small and as large as a type of scales has
+EXTREME_SCALES = (0.0, np.inf, -np.inf, np.nan)
+SMALL_AND_LARGE = {
+    "f16": (2.0**-24, -6e-6, 6e4),
+    "bf16": (1e-40, -1e-20, 1e30),
+    "f32": (2.0**-149, 1e-40, -1e-20, 1e30),
+}
+
+
 def quantized_arrays(p: QuantizedGemm, seed: int = 0, inputs: str = "normal") -> dict[str, Array]:
-    """Random weights as stored, in contiguous rows, with their scales and zero points. With ``inputs`` = "integers",
-    scales are powers of two and weights are small, so that sums of products with integers are exact."""
+    """Random weights as stored, in contiguous rows, with their scales and zero points. Scales have random signs, but
+    for ``inputs`` = "positive". With "integers", scales are powers of two and weights are small, so that sums of
+    products with integers are exact; with "extreme", four in ten rows have a scale that is extreme."""
     rng = np.random.default_rng([seed, 4])
     f, shape, rows = p.format, (p.n, p.k), (p.n, p.groups)
     zeros = rng.integers(0, f.largest + 1, rows) if p.zeros else np.zeros(rows, np.int64)
@@ -68,5 +80,14 @@ def quantized_arrays(p: QuantizedGemm, seed: int = 0, inputs: str = "normal") ->
         scales = np.exp2(rng.uniform(-1, 0, rows)) / (f.largest - f.least) * (1 if p.k < 256 else 0.25)
         if inputs == "scaled":
             scales *= np.exp2(rng.integers(-6, 1, rows))
+    if inputs != "positive":
+        scales *= rng.choice((-1, 1), rows)
+    if inputs == "extreme" and scales.size:
+        extreme = rng.random(rows) < 0.5 / p.groups
+        if p.n > 1:  # a single row would leave no finite result
+            extreme.flat[rng.integers(extreme.size)] = True
+        # products of weights and scales that kernels round have no bound if they are denormal or overflow
+        more = () if p.precision == FAST else SMALL_AND_LARGE[p.scales]
+        scales = np.where(extreme, rng.choice((*EXTREME_SCALES, *more), rows), scales)
     arrays = {"B": packed(p, values), "scales": scales.astype(p.scale_type.numpy)}
     return arrays | ({"zeros": zeros.astype(np.uint8)} if p.zeros else {})

@@ -86,6 +86,10 @@ class QuantizedJagged(GroupedGemm):
         )
 
     @property
+    def has_group_scales(self) -> bool:
+        return True
+
+    @property
     def weight_matrix(self) -> QuantizedGemm:
         """The product of no rows and the weights of one item."""
         return self._matrix(0, *(self.items[0][1:] if self.items else (0, 0)))
