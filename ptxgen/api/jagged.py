@@ -126,7 +126,12 @@ def _transposed(x: Any) -> Any:
 
 
 def _transposed_weights(w: Any) -> Any:
-    """A view of ``w`` (E×K×N) with each matrix transposed. ShapeError: ``w`` has not three dimensions."""
+    """A view of ``w`` (E×K×N) with each matrix transposed. ShapeError: ``w`` has not three dimensions. InputError: it is
+    quantized."""
+    if isinstance(w, QuantizedWeight):
+        raise InputError(
+            "w is a QuantizedWeight; its input gradient takes w.dequantize().swapaxes(1, 2), in dy's dtype"
+        )
     if len(getattr(w, "shape", ())) != 3:
         raise ShapeError(f"w has shape {tuple(getattr(w, 'shape', ()))}; it must be E×K×N")
     return w.swapaxes(1, 2)
@@ -233,8 +238,11 @@ def _block_scales(axis: str, a: View, b: View, arrays: dict[str, Any], ends: Vie
     if axis != "m" or [len(shape) for shape in shapes] != [2, 3]:
         return ()
     rows, columns = shapes[0]
+    blocks = -(-a.shape[1] // DEPTH)
     if rows != a.shape[0]:
         raise ShapeError(f"scale_a is {rows}x{columns}; it must have {a.shape[0]} rows, one for each row of x")
+    if columns != blocks:
+        raise ShapeError(f"scale_a is {rows}x{columns}; it must have {blocks} columns, one for each {DEPTH} of K")
     return block_scales(a, b, arrays["scale_a"], arrays["scale_b"], always=True) or ()
 
 

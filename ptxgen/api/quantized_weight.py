@@ -103,6 +103,8 @@ class QuantizedWeight:
         if given.dtype.name not in FLOATS:
             raise DtypeError(f"weight is {given.dtype}; it must be float16, bfloat16 or float32")
         *rows, k = given.shape
+        if not k:
+            raise ShapeError("weight has 0 columns; it must have at least 1")
         if not is_integer(group, 0, max(GROUPS)) or int(group) not in GROUPS:
             named = ", ".join(map(str, GROUPS[1:]))
             raise ShapeError(f"group is {shown(group)}; it must be {named}, or 0, all of a row")

@@ -11,15 +11,19 @@ from torch import Tensor
 from ptxgen.api import call_lock, quantized_calls, quantized_jagged
 from ptxgen.api.epilogue_args import activation_name, columns_of_c
 from ptxgen.api.quantized_weight import QuantizedWeight, dequantized
-from ptxgen.errors import ShapeError
+from ptxgen.errors import DtypeError, InputError, ShapeError
+from ptxgen.problem.weight_formats import WEIGHT_FORMATS
 from ptxgen.torch import activations, launching
 from ptxgen.torch.launching import check_operands
 from ptxgen.torch.operator import Operator, loop_over_batch, runs_directly
+
+ACTIVATIONS = (torch.float16, torch.bfloat16)  #: the dtypes of activations
 
 
 def linear(input: Tensor, weight: QuantizedWeight, bias: Tensor | None, activation: str | None = None) -> Tensor:
     """activation(input · weightᵀ + bias). ``input`` and ``bias`` have gradients, and autocast converts both. PyTorch
     computes the activation if a gradient is recorded, or ``torch.compile`` traces the call."""
+    _require_constant(weight)
     input, bias = _autocast(input, input), None if bias is None else _autocast(bias, input)
     tensors = input, weight.packed, weight.scales, weight.zeros, bias
     if runs_directly(*tensors) and not (
@@ -33,6 +37,7 @@ def linear(input: Tensor, weight: QuantizedWeight, bias: Tensor | None, activati
 def gemm_jagged(x: Tensor, weight: QuantizedWeight, offsets: Tensor, activation: str | None = None) -> Tensor:
     """Rows of ``x``, grouped by expert, times the transposed weights of their expert, and an activation. ``x`` has a
     gradient, and autocast converts it. PyTorch computes the activation where it does so for ``linear``."""
+    _require_constant(weight)
     tensors = _autocast(x, x), weight.packed, weight.scales, weight.zeros, offsets
     if runs_directly(*tensors) and not (torch.is_grad_enabled() and tensors[0].requires_grad):
         return _jagged(*tensors, weight.format, weight.precision, activation)
@@ -45,15 +50,30 @@ def gemm_jagged(x: Tensor, weight: QuantizedWeight, offsets: Tensor, activation:
     return torch.where(torch.arange(len(result), device=result.device)[:, None] < end, result, 0)
 
 
+def _require_constant(weight: QuantizedWeight) -> None:
+    """InputError: gradients are recorded and the scales of ``weight`` require one."""
+    if torch.is_grad_enabled() and weight.scales.requires_grad:
+        raise InputError(
+            "scales of weight requires a gradient, and a QuantizedWeight has none; pass scales.detach() to it, or call"
+            " inside torch.no_grad()"
+        )
+
+
 def _autocast(x: Tensor, input: Tensor) -> Tensor:
     """``x`` in the dtype of autocast on the device of ``input``, if that is on."""
     device = input.device.type
+    if device == "meta":
+        return x
     return x.to(torch.get_autocast_dtype(device)) if torch.is_autocast_enabled(device) else x
 
 
 def _shape(input: Tensor, n: int, k: int, bias: Tensor | None) -> tuple[int, ...]:
-    """The shape of the result. ShapeError: ``input`` or ``bias`` does not match a weight of ``n`` rows and ``k``
-    columns."""
+    """The shape of the result. ShapeError, DtypeError: ``input`` or ``bias`` does not match a weight of ``n`` rows and
+    ``k`` columns."""
+    if input.dtype not in ACTIVATIONS:
+        raise DtypeError(
+            f"input is {input.dtype}; with a QuantizedWeight it must be {' or '.join(map(str, ACTIVATIONS))}"
+        )
     if input.dim() == 0 or input.shape[-1] != k:
         raise ShapeError(f"input has shape {tuple(input.shape)}; its last axis must have {k} elements, K of weight")
     if bias is not None and tuple(bias.shape) != (n,):
@@ -96,7 +116,8 @@ def _fake(
     precision: str,
 ) -> Tensor:
     check_operands(input=input, bias=bias)
-    return input.new_empty((*input.shape[:-1], packed.shape[0]))
+    k = packed.shape[1] * WEIGHT_FORMATS[format].per_byte
+    return input.new_empty(_shape(input, packed.shape[0], k, bias))
 
 
 def _save(ctx: Any, inputs: Any, output: Any) -> None:

@@ -70,7 +70,7 @@ def _kernel(
         )
     if input.dim() != 2 or mat2.dim() != 2:
         raise ShapeError(f"input has {input.dim()} dimensions and mat2 {mat2.dim()}; both must have 2")
-    _check_depth(input, mat2)
+    _check_shapes(input, mat2, bias)
     m, n = input.shape[0], mat2.shape[1]
     along_k = -(-input.shape[1] // DEPTH)
     blocks = scale_a.shape[-1:] == (along_k,) and scale_b.shape[:1] == (along_k,) and scale_a.dim() == 2
@@ -112,14 +112,17 @@ def _fake(
 ) -> Tensor:
     if input.dim() != 2 or mat2.dim() != 2:
         raise ShapeError(f"input has {input.dim()} dimensions and mat2 {mat2.dim()}; both must have 2")
-    _check_depth(input, mat2)
+    _check_shapes(input, mat2, bias)
     return input.new_empty((input.shape[0], mat2.shape[1]), dtype=out_dtype or torch.bfloat16)
 
 
-def _check_depth(input: Tensor, mat2: Tensor) -> None:
-    """ShapeError: the columns of ``input`` are not as many as the rows of ``mat2``."""
+def _check_shapes(input: Tensor, mat2: Tensor, bias: Tensor | None) -> None:
+    """ShapeError: the columns of ``input`` are not as many as the rows of ``mat2``, or ``bias`` is no vector of its
+    columns."""
     if input.shape[1] != mat2.shape[0]:
         raise ShapeError(f"input has {input.shape[1]} columns and mat2 {mat2.shape[0]} rows; they must be equal")
+    if bias is not None and tuple(bias.shape) != (mat2.shape[1],):
+        raise ShapeError(f"bias has shape {tuple(bias.shape)}; it must be ({mat2.shape[1]},), the columns of mat2")
 
 
 def _save(ctx: Any, inputs: Any, output: Any) -> None:
@@ -129,15 +132,11 @@ def _save(ctx: Any, inputs: Any, output: Any) -> None:
                 f"{name} requires a gradient, and scaled_mm computes that of the bias alone; pass {name}.detach(), or"
                 " call it inside torch.no_grad()"
             )
-    bias = inputs[4]
-    ctx.bias = None if bias is None else (bias.shape, bias.dtype)
+    ctx.bias_dtype = None if inputs[4] is None else inputs[4].dtype
 
 
 def _backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-    of_bias = None
-    if ctx.needs_input_grad[4]:
-        shape, dtype = ctx.bias
-        of_bias = grad.sum(0, dtype=dtype).reshape(shape)
+    of_bias = grad.sum(0, dtype=ctx.bias_dtype) if ctx.needs_input_grad[4] else None
     return None, None, None, None, of_bias, None, None
 
 

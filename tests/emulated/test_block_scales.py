@@ -237,6 +237,8 @@ def test_calls_on_experts_take_scales() -> None:
     right_ = w.swapaxes(1, 2).astype(np.float64) * np.repeat(scale_b, 128, 1)[:, :144]
     wide = np.concatenate([left[:12] @ right_[0], left[12:] @ right_[1]])
     assert np.abs(result.astype(np.float64) - wide).max() < 0.01 * np.abs(wide).max()
+    with pytest.raises(ShapeError, match="scale_a is 30x1; it must have 2 columns, one for each 128 of K"):
+        gemm_jagged(x, w.swapaxes(1, 2), np.array([12, 30], np.int32), scale_a=scale_a[:, :1].copy(), scale_b=scale_b)
     for rows in (1, 5):  # the scales of A have no blocks of 128 rows
         with pytest.raises(ShapeError, match=f"scale_a is {rows}x2; it must have 30 rows, one for each row of x"):
             gemm_jagged(x, w.swapaxes(1, 2), np.array([12, 30], np.int32), scale_a=scale_a[:rows], scale_b=scale_b)

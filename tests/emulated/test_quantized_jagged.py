@@ -145,6 +145,16 @@ X, W = normal(17, 128), QuantizedWeight.quantize(normal(4, 40, 128), "u4", 32)
             ShapeError,
             "packed has strides .*; its rows must be contiguous, and experts without gaps",
         ),
+        (
+            lambda: ptxgen.gemm_jagged_input_grad(normal(17, 40), W, OFFSETS),
+            InputError,
+            r"w is a QuantizedWeight; its input gradient takes w.dequantize\(\)",
+        ),
+        (
+            lambda: QuantizedWeight.quantize(normal(4, 0), "s8"),
+            ShapeError,
+            "weight has 0 columns; it must have at least",
+        ),
         (lambda: QuantizedWeight.quantize(normal(2, 4, 40)), ShapeError, "group is 128; it must divide the 40 columns"),
         (lambda: QuantizedJagged(((2, 4, 33),), weights="s4"), ShapeError, "k is 33; with weights of 4 bits"),
         (lambda: QuantizedJagged(((2, 4, 40),), group=32), ShapeError, "group is 32; it must divide K, 40"),

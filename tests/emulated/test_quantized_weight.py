@@ -260,3 +260,35 @@ def test_operator_of_linear() -> None:
     x = torch.randn(2, 32, dtype=torch.float16, requires_grad=True)
     arguments = x, w.packed, w.scales, None, None, "s8", "exact"
     assert set(torch.library.opcheck(torch.ops.ptxgen.quantized_linear.default, arguments).values()) == {"SUCCESS"}
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_linear_refuses_scales_that_require_a_gradient_and_other_dtypes(compiled: bool) -> None:
+    torch = pytest.importorskip("torch")
+    import ptxgen.torch as pt
+
+    torch.compiler.reset()
+    w = QuantizedWeight.quantize(torch.randn(8, 64).half(), "s4", 64)
+    experts = QuantizedWeight.quantize(torch.randn(2, 8, 64).half(), "s4", 64)
+    x, ends = torch.randn(3, 64).half(), torch.tensor([1, 3], dtype=torch.int32)
+
+    def wrapped(function: Any) -> Any:
+        return torch.compile(function, backend="aot_eager") if compiled else function
+
+    calls = {
+        "linear": wrapped(lambda x, bias=None: pt.linear(x, w, bias)),
+        "gemm_jagged": wrapped(lambda x: pt.gemm_jagged(x, experts, ends)),
+    }
+    with pytest.raises(
+        Exception, match=r"input is torch\.float32; with a QuantizedWeight it must be torch\.float16 or"
+    ):
+        calls["linear"](x.float())
+    with pytest.raises(Exception, match=r"bias has shape \(7,\); it must be \(8,\), the rows of weight"):
+        calls["linear"](x, torch.zeros(7).half())
+    for each in (w, experts):
+        each.scales.requires_grad_()
+    for call in calls.values():
+        with pytest.raises(Exception, match="scales of weight requires a gradient, and a QuantizedWeight has none"):
+            call(x)
+        with torch.no_grad():
+            assert call(x).shape == (3, 8)

@@ -104,6 +104,18 @@ def test_other_tensors_have_no_gradient(call: str, name: str) -> None:
         assert not function(**given).requires_grad
 
 
+@pytest.mark.parametrize("shape", [(16, 1), (1, 16), (15,), ()])
+@pytest.mark.parametrize("call", ["eager", "compiled"])
+def test_the_bias_is_a_vector(call: str, shape: tuple[int, ...]) -> None:
+    """Also for a square result, of which a column has as many elements."""
+    torch.compiler.reset()
+    a, b = (torch.ones(16, 16).to(torch.float8_e4m3fn) for _ in range(2))
+    one, bias = torch.ones(()), torch.ones(shape, dtype=torch.bfloat16)
+    function = CALLS[call](lambda bias: pt.scaled_mm(a, b.t(), one, one, bias))
+    with pytest.raises(Exception, match=r"bias has shape \(.*\); it must be \(16,\), the columns of mat2"):
+        function(bias)
+
+
 def test_wrong_operands_are_named_by_compiled_code() -> None:
     a, b, scale_a, scale_b = operands(False)
     with pytest.raises(Exception, match="input has 1 dimensions and mat2 2; both must have 2"):
