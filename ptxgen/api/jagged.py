@@ -126,8 +126,8 @@ def _transposed(x: Any) -> Any:
 
 
 def _transposed_weights(w: Any) -> Any:
-    """A view of ``w`` (E×K×N) with each matrix transposed. ShapeError: ``w`` has not three dimensions. InputError: it is
-    quantized."""
+    """A view of ``w`` (E×K×N) with each matrix transposed. ShapeError: ``w`` has not three dimensions. InputError: it
+    is quantized."""
     if isinstance(w, QuantizedWeight):
         raise InputError(
             "w is a QuantizedWeight; its input gradient takes w.dequantize().swapaxes(1, 2), in dy's dtype"
