@@ -71,27 +71,50 @@ def gemm_jagged(
     w: Tensor | QuantizedWeight,
     offsets: Tensor,
     *,
+    bias: Tensor | None = None,
     activation: str | Callable[..., Any] | None = None,
 ) -> Tensor:
-    """Rows of ``x`` (T×K), grouped by expert, times the weights of their expert: T×N.
+    """Rows of ``x`` (T×K), grouped by expert, times the weights of their expert, plus its bias: T×N.
 
     ``w``: E×K×N. ``offsets``: E int32, for each expert the end of its rows (the index after its last row), as for
     ``torch._grouped_mm``; offsets on a GPU are read there, without synchronisation. Result rows after the last offset
-    are zero. ``activation``: as for ``linear``; a gated one (swiglu, geglu, or an expression of ``x`` and ``up``) takes
-    the columns of each weight in pairs, a gate and a value in turn, and the result is T×N/2. Dtypes: as for ``matmul``.
-    ``w`` may be a ``QuantizedWeight`` of E×N×K, which is transposed: ``x`` is then float16 or bfloat16 and has a
-    gradient, the weight has none.
+    are zero. ``bias``: E×N, of the dtype of ``x``; its gradient is the sum of the rows of each expert. ``activation``:
+    as for ``linear``; a gated one (swiglu, geglu, or an expression of ``x`` and ``up``) takes the columns of each
+    weight in pairs, a gate and a value in turn, and the result is T×N/2. Dtypes: as for ``matmul``. ``w`` may be a ``QuantizedWeight`` of E×N×K, which is transposed: ``x`` is then float16 or bfloat16 and has a
+    gradient, the weight has none, and ``bias`` must be None.
 
     ShapeError, DtypeError, InputError: an argument breaks a rule.
     """
     if isinstance(w, QuantizedWeight):
+        if bias is not None:
+            raise InputError("bias is given and w is a QuantizedWeight; bias must then be None")
         return quantized.gemm_jagged(x, w, offsets, None if activation is None else activations.given(activation))
+    if bias is not None:
+        return _jagged_with_bias(x, w, offsets, bias, None if activation is None else activations.given(activation))
     if activation is not None:
         text = activations.given(activation)
         rows: Tensor = JAGGED_ACTIVATION(x, w, offsets, text, activations.records_gradient(x, w))[0]
         return rows
     result: Tensor = GEMM_JAGGED(x, w, offsets)
     return result
+
+
+def _jagged_with_bias(x: Tensor, w: Tensor, offsets: Tensor, bias: Tensor, text: str | None) -> Tensor:
+    """``gemm_jagged`` with a bias. PyTorch computes the activation if a gradient is recorded, or ``torch.compile``
+    traces the call."""
+    if text is not None and runs_directly(x, w, offsets, bias) and not activations.records_gradient(x, w, bias):
+        shape = _shape_with_bias(x, w, offsets, bias)
+        if activations.has_kernel(text, x.dtype):
+            rows = x.new_zeros(shape[0], activations.columns(shape[1], text))
+            operands = x.resolve_neg(), w.resolve_neg(), offsets
+            out: Tensor = jagged.gemm_jagged(*operands, out=rows, bias=bias.resolve_neg(), activation=text)
+            return out
+    sums: Tensor = JAGGED_BIAS(x, w, offsets, bias)
+    if text is None:
+        return sums
+    end = torch.cat([offsets.new_zeros(1), offsets])[-1]  # rows after the last offset are zero
+    inside = torch.arange(len(sums), device=sums.device)[:, None] < end
+    return torch.where(inside, activations.ACTIVATION(sums, text, -1), 0)
 
 
 def _weight_grad(x: Tensor, grad: Tensor, offsets: Tensor) -> Tensor:
@@ -129,6 +152,13 @@ def _jagged(x: Tensor, w: Tensor, offsets: Tensor) -> Tensor:
     shape = _jagged_shape(x, w, offsets)
     out: Tensor = jagged.gemm_jagged(x.resolve_neg(), w.resolve_neg(), offsets, out=x.new_zeros(shape))
     return out
+
+
+def _jagged_bias(x: Tensor, w: Tensor, offsets: Tensor, bias: Tensor) -> Tensor:
+    out = x.new_zeros(_shape_with_bias(x, w, offsets, bias))
+    operands = x.resolve_neg(), w.resolve_neg(), offsets
+    result: Tensor = jagged.gemm_jagged(*operands, out=out, bias=bias.resolve_neg().contiguous())
+    return result
 
 
 def _jagged_activation(
@@ -189,6 +219,14 @@ def _jagged_shape(x: Tensor, w: Tensor, offsets: Tensor) -> tuple[int, int]:
     return x.shape[0], w.shape[2]
 
 
+def _shape_with_bias(x: Tensor, w: Tensor, offsets: Tensor, bias: Tensor) -> tuple[int, int]:
+    check_operands(x=x, bias=bias)
+    shape = _jagged_shape(x, w, offsets)
+    if tuple(bias.shape) != (w.shape[0], w.shape[2]):
+        raise ShapeError(f"bias has shape {tuple(bias.shape)}; it must be ({w.shape[0]}, {w.shape[2]}), E×N of w")
+    return shape
+
+
 def _activated_shape(x: Tensor, w: Tensor, offsets: Tensor, text: str) -> tuple[int, int]:
     rows, columns = _jagged_shape(x, w, offsets)
     return rows, activations.columns(columns, text)
@@ -206,6 +244,10 @@ def _jagged_weight_grad_shape(x: Tensor, grad: Tensor, offsets: Tensor) -> tuple
 
 def _fake_jagged(x: Tensor, w: Tensor, offsets: Tensor) -> Tensor:
     return x.new_empty(_jagged_shape(x, w, offsets))
+
+
+def _fake_jagged_bias(x: Tensor, w: Tensor, offsets: Tensor, bias: Tensor) -> Tensor:
+    return x.new_empty(_shape_with_bias(x, w, offsets, bias))
 
 
 def _fake_jagged_activation(
@@ -255,6 +297,22 @@ def _jagged_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     )
 
 
+def _save_without_bias(ctx: Any, inputs: Any, output: Any) -> None:
+    ctx.save_for_backward(*inputs[:3])
+
+
+def _jagged_bias_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    of_bias = None
+    if ctx.needs_input_grad[3]:
+        of_bias = _weight_grad(grad.new_ones(len(grad), 1), grad.contiguous(), ctx.saved_tensors[2])[:, 0]
+    return *_jagged_backward(ctx, grad), of_bias
+
+
+def _call_jagged_bias(*args: Any) -> Tensor:
+    result: Tensor = JAGGED_BIAS(*args)
+    return result
+
+
 def _jagged_activation_backward(ctx: Any, grad: Tensor | None, of_sums: Tensor | None) -> tuple[Tensor | None, ...]:
     x, w, offsets, _ = ctx.saved_tensors
     needs = ctx.needs_input_grad
@@ -299,6 +357,15 @@ GEMM_JAGGED = Operator(
     _save,
     _jagged_backward,
     loop_over_batch(gemm_jagged),
+)
+JAGGED_BIAS = Operator(
+    "gemm_jagged_bias(Tensor x, Tensor w, Tensor offsets, Tensor bias) -> Tensor",
+    4,
+    _jagged_bias,
+    _fake_jagged_bias,
+    _save_without_bias,
+    _jagged_bias_backward,
+    loop_over_batch(_call_jagged_bias),
 )
 JAGGED_ACTIVATION = Operator(
     "gemm_jagged_activation(Tensor x, Tensor w, Tensor offsets, str activation, bool keeps_sums) -> (Tensor, Tensor)",

@@ -14,6 +14,8 @@ from ptxgen.errors import DtypeError, InputError, OverlapError, PtxgenError, Sha
 
 torch = pytest.importorskip("torch")
 
+import ptxgen.torch as pt  # noqa: E402 needs PyTorch
+
 RNG = np.random.default_rng(1)
 TYPES = ("float16", "bfloat16", "float32", "float64")
 
@@ -122,3 +124,57 @@ ERRORS: list[tuple[Callable[[], Any], type[PtxgenError], str]] = [
 def test_errors_name_the_argument(call: Callable[[], Any], error: type[PtxgenError], words: str) -> None:
     with pytest.raises(error, match=words):
         call()
+
+
+@pytest.mark.parametrize("activation", [None, "relu", "gelu", "swiglu", "x + 1"])
+@pytest.mark.parametrize("mode", ["eager", "compiled"])
+def test_experts_of_pytorch_have_a_bias(mode: str, activation: str | None) -> None:
+    """Values and gradients against PyTorch in float64; rows after the last offset are zero and have no gradient."""
+    torch.compiler.reset()
+    ends = torch.tensor([4, 4, 9], dtype=torch.int32)
+    shapes = (12, 6), (3, 6, 8), (3, 8)
+    values = [torch.randint(-3, 4, shape).double() / 4 for shape in shapes]
+
+    def function(x: Any, w: Any, bias: Any) -> Any:
+        return pt.gemm_jagged(x, w, ends, bias=bias, activation=activation)
+
+    def reference(x: Any, w: Any, bias: Any) -> Any:
+        pieces = [x[a:b] @ w[i] + bias[i] for i, (a, b) in enumerate(((0, 4), (4, 4), (4, 9)))]
+        y = torch.cat(pieces)
+        y = {
+            None: lambda y: y,
+            "relu": torch.relu,
+            "gelu": lambda y: torch.nn.functional.gelu(y, approximate="tanh"),
+            "swiglu": lambda y: torch.nn.functional.silu(y[:, ::2]) * y[:, 1::2],
+            "x + 1": lambda y: y + 1,
+        }[activation](y)
+        return torch.cat([y, y.new_zeros(3, y.shape[1])])
+
+    call = torch.compile(function, backend="aot_eager", fullgraph=True) if mode == "compiled" else function
+    results = []
+    for compute, dtype in ((call, torch.float32), (reference, torch.float64)):
+        leaves = [x.to(dtype).requires_grad_() for x in values]
+        y = compute(*leaves)
+        y.backward(torch.linspace(-1, 1, y.numel(), dtype=dtype).reshape(y.shape))
+        results.append([y.detach(), *(x.grad for x in leaves)])
+    for got, wanted in zip(*results, strict=True):
+        torch.testing.assert_close(got.double(), wanted, atol=1e-5, rtol=1e-5)
+    with torch.no_grad():
+        torch.testing.assert_close(call(*(x.float() for x in values)).double(), results[1][0], atol=1e-5, rtol=1e-5)
+
+
+def test_a_bias_of_experts_is_checked() -> None:
+    x, w, ends = torch.ones(4, 6), torch.ones(2, 6, 8), torch.tensor([1, 4], dtype=torch.int32)
+    arguments = (x.requires_grad_(), w.requires_grad_(), ends, torch.ones(2, 8, requires_grad=True))
+    assert set(torch.library.opcheck(torch.ops.ptxgen.gemm_jagged_bias.default, arguments).values()) == {"SUCCESS"}
+    for bias, error, words in (
+        (torch.ones(8), ShapeError, r"bias has shape \(8,\); it must be \(2, 8\), E×N of w"),
+        (torch.ones(4, 1), ShapeError, r"bias has shape \(4, 1\)"),
+        (torch.ones(2, 8).half(), DtypeError, "x is torch.float32 and bias is torch.float16"),
+    ):
+        for activation in (None, "relu"):
+            with torch.no_grad(), pytest.raises(error, match=words):
+                pt.gemm_jagged(x, w, ends, bias=bias, activation=activation)
+    quantized = ptxgen.QuantizedWeight.quantize(torch.randn(2, 8, 64).half(), "s4", 64)
+    with pytest.raises(InputError, match="bias is given and w is a QuantizedWeight"):
+        pt.gemm_jagged(torch.ones(4, 64).half(), quantized, ends, bias=torch.ones(2, 8))
