@@ -80,8 +80,9 @@ def gemm_jagged(
     ``torch._grouped_mm``; offsets on a GPU are read there, without synchronisation. Result rows after the last offset
     are zero. ``bias``: E×N, of the dtype of ``x``; its gradient is the sum of the rows of each expert. ``activation``:
     as for ``linear``; a gated one (swiglu, geglu, or an expression of ``x`` and ``up``) takes the columns of each
-    weight in pairs, a gate and a value in turn, and the result is T×N/2. Dtypes: as for ``matmul``. ``w`` may be a ``QuantizedWeight`` of E×N×K, which is transposed: ``x`` is then float16 or bfloat16 and has a
-    gradient, the weight has none, and ``bias`` must be None.
+    weight in pairs, a gate and a value in turn, and the result is T×N/2. Dtypes: as for ``matmul``. ``w`` may be a
+    ``QuantizedWeight`` of E×N×K, which is transposed: ``x`` is then float16 or bfloat16 and has a gradient, the weight
+    has none, and ``bias`` must be None.
 
     ShapeError, DtypeError, InputError: an argument breaks a rule.
     """
