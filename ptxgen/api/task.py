@@ -306,8 +306,8 @@ def _view(x: Any, name: str, recording: task_launches.NotRecorded) -> View:
     """The view of an array. DtypeError: its elements are complex."""
     if dtype_name(x).startswith("complex"):
         raise DtypeError(f"{name} has dtype {dtype_name(x)}; the elements of a task must be real")
-    if isinstance(x, str | bytes):
-        raise InputError(f"{name} is {shown(x)}; it must be a number, or an array")
+    if isinstance(x, str | bytes | complex):
+        raise InputError(f"{name} is {shown(x)}; it must be a real number, or an array")
     return truth_arrays.view_of(x, name, recording)
 
 

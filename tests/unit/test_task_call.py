@@ -56,7 +56,12 @@ def zeros(*shape: int, dtype: Any = np.float32) -> np.ndarray:
         (
             {"P": zeros(3, 4), "R": zeros(5, 4), "s": "1"},
             InputError,
-            "s is '1'; it must be a number, or an array",
+            "s is '1'; it must be a real number, or an array",
+        ),
+        (
+            {"P": zeros(3, 4), "R": zeros(5, 4), "s": 2j},
+            InputError,
+            "s is 2j; it must be a real number, or an array",
         ),
         (
             {"P": zeros(3, 4, dtype=np.int64), "R": zeros(5, 4), "s": 1.0},
