@@ -19,7 +19,7 @@ from ptxgen.api.conv_layouts import LAYOUTS
 from ptxgen.api.epilogue_args import Activation, activation_name, columns_of_c
 from ptxgen.api.quantized_weight import QuantizedWeight
 from ptxgen.api.task import TaskFunction
-from ptxgen.arguments import word
+from ptxgen.arguments import flag, word
 from ptxgen.errors import DtypeError, InputError, ShapeError
 from ptxgen.problem.base import OUT_DTYPES
 from ptxgen.problem.dtypes import Dtype, dtype
@@ -50,6 +50,8 @@ def gemm_bias_grad(a: Any, b: Any, *, bias_grad: Any = None, of: str = "out", **
 
     ShapeError, DtypeError, OverlapError, InputError: an argument breaks a rule.
     """
+    if type(options.get("deterministic", False)) is not bool:  # 1 equals True in a key
+        options["deterministic"] = flag("deterministic", options["deterministic"])
     arrays = {name: options.get(name) for name in _ARRAYS} | {"a": a, "b": b, "bias_grad": bias_grad}
     rest = tuple((name, x) for name, x in options.items() if name not in _ARRAYS)
     by_value = all(isinstance(options.get(name, 1), int | float | complex) for name in ("alpha", "beta"))
@@ -79,7 +81,7 @@ def gemm_bias_grad(a: Any, b: Any, *, bias_grad: Any = None, of: str = "out", **
     n = b.shape[0 if quantized else 1]
     length = {"out": columns_of_c(n, activation_name(options.get("activation"))), "a": a.shape[0], "b": n}[of]
     if bias_grad is not None:
-        others = {"a": a, "out": result, **{x: options.get(x) for x in ("bias", "residual", "aux", "sums")}}
+        others = {"a": a, **{x: options.get(x) for x in _ARRAYS}}
         views = b.views if isinstance(b, QuantizedWeight) else {"b": view(b, "b")}
         views |= {name: tensor(x, name) for name, x in others.items() if x is not None}
         _check_sums(bias_grad, "bias_grad", (length,), element, views)

@@ -404,6 +404,8 @@ def _call(
     except TypeError:  # lists and arrays
         arguments = plain(arguments)
     activation = text_of(activation)
+    if type(deterministic) is not bool:  # 1 equals True in a key
+        deterministic = flag("deterministic", deterministic)
     key = _key(signature, a, b, shape, arguments, compute, deterministic, epilogue, activation, vendor)
     ready = launches.cached(key) if key is not None and out is None else None
     if ready is not None and workspace is not caller_workspace.QUERY_SIZE:
@@ -421,7 +423,6 @@ def _call(
     )
     with call_lock.lock:
         compute = word("compute", "" if compute is None else compute)
-        deterministic = flag("deterministic", deterministic)
         vendor_calls.require_mode(vendor)
         result = launch_uncached(
             key,

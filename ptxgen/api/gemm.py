@@ -123,6 +123,8 @@ def gemm(
     """
     if type(alpha) is not float or type(beta) is not float:  # the cache key must contain the value, not the tensor
         alpha, beta = _factor(alpha, "alpha"), _factor(beta, "beta")
+    if type(deterministic) is not bool:  # 1 equals True in a key
+        deterministic = flag("deterministic", deterministic)
     plain = activation is aux is sums is bias is residual is scale_a is scale_b is None
     key, at_a, at_b, at_c = _key(a, b, out, alpha, beta, compute, deterministic, vendor) if plain else NO_KEY
     ready = launches.cached(key) if key is not None else None
@@ -244,7 +246,7 @@ def launch_uncached(
             raise InputError("sums is an array; with quantized weights it must be None")
         return quantized_calls.multiply(a, b, out, alpha, beta, compute, deterministic, epilogue_args, workspace)
     va, vb = view(a, "a", batched=True), view(b, "b", batched=True)
-    compute, deterministic = word("compute", "" if compute is None else compute), flag("deterministic", deterministic)
+    compute = word("compute", "" if compute is None else compute)
     vendor_calls.require_mode(vendor)
     check_operands(va, vb)
     for name, value in (("alpha", alpha), ("beta", beta)):

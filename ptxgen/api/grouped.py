@@ -99,6 +99,8 @@ def gemm_grouped(
     for name, given in lists.items():
         if given is not None and _length(name, given) != count:
             raise InputError(f"a has {count} items and {name} has {len(given)}; they must have as many")
+    if type(deterministic) is not bool:  # 1 equals True in a key
+        deterministic = flag("deterministic", deterministic)
     plain = activation is aux is bias is residual is scale_a is scale_b is None
     keyed = grouped_calls.key_of(a, b, outs, alpha, beta, compute, deterministic, schedule) if plain and count else None
     key = keyed[0] if keyed is not None else None
@@ -106,7 +108,7 @@ def gemm_grouped(
         made = grouped_calls.launch(ready, a, outs, keyed[1])
         if made is not None:
             return list(outs) if outs is not None else made
-    compute, deterministic = word("compute", "" if compute is None else compute), flag("deterministic", deterministic)
+    compute = word("compute", "" if compute is None else compute)
     if schedule is not None:
         word("schedule", schedule, operation_named("grouped").schedules)
     alphas, betas = _numbers("alpha", alpha, count), _numbers("beta", beta, count)

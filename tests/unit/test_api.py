@@ -729,6 +729,22 @@ def test_gradients_of_biases_use_the_cache(gpu, torch):
         assert np.array_equal(sums.value, (first @ second).sum(0))
     with pytest.raises(OverlapError, match="bias_grad shares memory with"):
         ptxgen.gemm_bias_grad(a, b, out=out, bias_grad=a.row)
+    for of in ("out", "b"):
+        with pytest.raises(OverlapError, match="bias_grad shares memory with scale_b"):
+            ptxgen.gemm_bias_grad(a, b, of=of, scale_a=torch.Tensor(y[0]), scale_b=sums, bias_grad=sums)
+
+
+@pytest.mark.parametrize("options", [{}, {"activation": "relu"}, {"bias_grad": None}])
+def test_a_cached_call_checks_deterministic(gpu, torch, options):
+    """1 equals True, and an array has no hash; both are parts of keys."""
+    function = ptxgen.gemm_bias_grad if "bias_grad" in options else ptxgen.gemm
+    x, y = (torch.Tensor(integers((8, 8), seed=seed)) for seed in (0, 1))
+    for value in (True, False):
+        function(x, y, deterministic=value, **options)
+        with pytest.raises(InputError, match=f"deterministic is {int(value)}; it must be True or False"):
+            function(x, y, deterministic=int(value), **options)
+        function(x, y, deterministic=np.array(value), **options)
+    assert len(launches.launches) == 2
 
 
 def test_cache_keys_hold_numbers_by_value(gpu, torch):
