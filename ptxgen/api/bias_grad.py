@@ -207,16 +207,21 @@ def gemm_grouped_bias_grad(dys: Sequence[Any], *, outs: Sequence[Any] | None = N
     """The gradients of ``gemm_grouped`` with respect to its biases: for each item the sums of the columns of its
     ``dys``, in one launch.
 
-    ``dys``: matrices, the gradients with respect to the results, of float16, bfloat16, float32 or float64. ``outs``:
-    for each item as many elements as it has columns, of float32, of float64 for float64; allocated if None.
+    ``dys``: a list of matrices of one dtype, the gradients with respect to the results, of float16, bfloat16, float32
+    or float64. ``outs``: a list of arrays, each with as many elements as its item has columns, of float32, of float64
+    for float64; allocated if None.
 
     ShapeError, DtypeError, OverlapError, InputError: an argument breaks a rule.
     """
-    if outs is not None and len(outs) != len(dys):
-        raise InputError(f"dys has {len(dys)} items and outs has {len(outs)}; they must have as many")
-    results, ones = [], []
+    count = grouped.length_of("dys", dys)
+    if outs is not None and grouped.length_of("outs", outs) != count:
+        raise InputError(f"dys has {count} items and outs has {len(outs)}; they must have as many")
+    results, ones, first = [], [], None
     for i, dy in enumerate(dys):
         v, element = _summed(dy, f"item {i}: dys")
+        first = first or v.dtype
+        if v.dtype is not first:
+            raise DtypeError(f"item {i}: dys is {v.dtype}; it must be {first}, as in item 0")
         if len(v.shape) != 2:
             raise ShapeError(f"item {i}: dys has {len(v.shape)} dimensions; it must have 2")
         if outs is not None:

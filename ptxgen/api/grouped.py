@@ -93,11 +93,11 @@ def gemm_grouped(
 
     A captured CUDA graph computes the same items on the same arrays again.
     """
-    count = _length("a", a)
+    count = length_of("a", a)
     lists = {"b": b, "outs": outs}
     lists |= {"bias": bias, "residual": residual, "aux": aux, "scale_a": scale_a, "scale_b": scale_b}
     for name, given in lists.items():
-        if given is not None and _length(name, given) != count:
+        if given is not None and length_of(name, given) != count:
             raise InputError(f"a has {count} items and {name} has {len(given)}; they must have as many")
     if type(deterministic) is not bool:  # 1 equals True in a key
         deterministic = flag("deterministic", deterministic)
@@ -155,7 +155,7 @@ class Item:
         return replace(self, a=emptied(self.a, 1), b=emptied(self.b, 0))
 
 
-def _length(name: str, given: Any) -> int:
+def length_of(name: str, given: Any) -> int:
     """The length of a list. InputError: ``given`` is not a list."""
     if not isinstance(given, (list, tuple)):
         raise InputError(f"{name} is {type(given).__name__}; it must be a list of arrays, one of each item")

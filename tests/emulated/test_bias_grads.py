@@ -116,6 +116,9 @@ ERRORS: list[tuple[Callable[[], Any], type[PtxgenError], str]] = [
     (lambda: ptxgen.gemm_jagged_bias_grad(X, ENDS, out=X[:2]), OverlapError, "out"),
     (lambda: ptxgen.gemm_grouped_bias_grad([X, IMAGES]), ShapeError, "item 1: dys has 4 dimensions; it must have 2"),
     (lambda: ptxgen.gemm_grouped_bias_grad([X], outs=[]), InputError, "dys has 1 items and outs has 0"),
+    (lambda: ptxgen.gemm_grouped_bias_grad(x for x in [X]), InputError, "dys is generator; it must be a list"),
+    (lambda: ptxgen.gemm_grouped_bias_grad([X], outs=X[0]), InputError, "outs is ndarray; it must be a list"),
+    (lambda: ptxgen.gemm_grouped_bias_grad([X, X.astype("f8")]), DtypeError, "item 1: dys is f64; it must be f32, as"),
     (lambda: ptxgen.gemm_grouped_bias_grad([X], outs=[X[0, :5]]), ShapeError, r"item 0: outs is f32 of shape \(5,\)"),
 ]
 
