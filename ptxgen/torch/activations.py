@@ -150,6 +150,14 @@ def keeps_zero(text: str) -> bool:
     return not value(text, numbers).count_nonzero().item()
 
 
+def rows_of_experts(values: Tensor, offsets: Tensor) -> Tensor:
+    """``values``, the activations of sums of experts, with zeros in the rows after the last offset."""
+    if not len(offsets):
+        return torch.zeros_like(values)
+    after = torch.arange(len(values), device=values.device) >= offsets[-1]
+    return values.masked_fill(after[:, None], 0)
+
+
 def columns(sums: int, text: str) -> int:
     """The number of columns of the result for ``sums`` columns of sums: half of them for a gated activation, which
     takes the rows of a weight in pairs. ShapeError: they are odd."""

@@ -108,14 +108,13 @@ def _jagged_with_bias(x: Tensor, w: Tensor, offsets: Tensor, bias: Tensor, text:
         if activations.has_kernel(text, x.dtype):
             rows = x.new_zeros(shape[0], activations.columns(shape[1], text))
             operands = x.resolve_neg(), w.resolve_neg(), offsets
-            out: Tensor = jagged.gemm_jagged(*operands, out=rows, bias=bias.resolve_neg(), activation=text)
+            bias = bias.resolve_neg().contiguous()
+            out: Tensor = jagged.gemm_jagged(*operands, out=rows, bias=bias, activation=text)
             return out
     sums: Tensor = JAGGED_BIAS(x, w, offsets, bias)
     if text is None:
         return sums
-    end = torch.cat([offsets.new_zeros(1), offsets])[-1]  # rows after the last offset are zero
-    inside = torch.arange(len(sums), device=sums.device)[:, None] < end
-    return torch.where(inside, activations.ACTIVATION(sums, text, -1), 0)
+    return activations.rows_of_experts(activations.ACTIVATION(sums, text, -1), offsets)
 
 
 def _weight_grad(x: Tensor, grad: Tensor, offsets: Tensor) -> Tensor:
@@ -173,15 +172,10 @@ def _jagged_activation(
         out = jagged.gemm_jagged(x.resolve_neg(), w.resolve_neg(), offsets, out=rows, activation=text)
         return out, x.new_empty(0)
     sums = _jagged(x, w, offsets)
-    return _rows_of_experts(text, activations.value(text, sums), offsets), sums if keeps_sums else x.new_empty(0)
-
-
-def _rows_of_experts(text: str, values: Tensor, offsets: Tensor) -> Tensor:
-    """``values``, the activations of sums, with zeros in the rows after the last offset."""
-    if not len(offsets) or activations.keeps_zero(text):
-        return values if len(offsets) else torch.zeros_like(values)
-    after = torch.arange(len(values), device=values.device) >= offsets[-1]
-    return values.masked_fill(after[:, None], 0)
+    values = activations.value(text, sums)
+    if not activations.keeps_zero(text):
+        values = activations.rows_of_experts(values, offsets)
+    return values, sums if keeps_sums else x.new_empty(0)
 
 
 def _jagged_weight_grad(x: Tensor, grad: Tensor, offsets: Tensor) -> Tensor:

@@ -44,10 +44,7 @@ def gemm_jagged(x: Tensor, weight: QuantizedWeight, offsets: Tensor, activation:
     result: Tensor = QUANTIZED_JAGGED(*tensors, weight.format, weight.precision)
     if activation is None:
         return result
-    result = activations.ACTIVATION(result, activation, -1)
-    # rows after the last offset are zero
-    end = torch.cat([offsets.new_zeros(1), offsets])[-1]
-    return torch.where(torch.arange(len(result), device=result.device)[:, None] < end, result, 0)
+    return activations.rows_of_experts(activations.ACTIVATION(result, activation, -1), offsets)
 
 
 def _require_constant(weight: QuantizedWeight) -> None:

@@ -15,6 +15,7 @@ from ptxgen.errors import DtypeError, InputError, OverlapError, PtxgenError, Sha
 torch = pytest.importorskip("torch")
 
 import ptxgen.torch as pt  # noqa: E402 needs PyTorch
+from ptxgen.torch import grouped  # noqa: E402
 
 RNG = np.random.default_rng(1)
 TYPES = ("float16", "bfloat16", "float32", "float64")
@@ -164,6 +165,23 @@ def test_experts_of_pytorch_have_a_bias(mode: str, activation: str | None) -> No
         torch.testing.assert_close(got.double(), wanted, atol=1e-5, rtol=1e-5)
     with torch.no_grad():
         torch.testing.assert_close(call(*(x.float() for x in values)).double(), results[1][0], atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("activation", [None, "relu"])
+def test_a_bias_of_experts_with_gaps_is_copied(activation: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels on a GPU read contiguous elements."""
+    x, w, ends = torch.ones(4, 6), torch.ones(2, 6, 8), torch.tensor([1, 4], dtype=torch.int32)
+    compute, given = grouped.jagged.gemm_jagged, []
+
+    def noted(*arrays: Any, bias: Any, **options: Any) -> Any:
+        given.append(bias.is_contiguous())
+        return compute(*arrays, bias=bias, **options)
+
+    monkeypatch.setattr(grouped.jagged, "gemm_jagged", noted)
+    with torch.no_grad():
+        y = pt.gemm_jagged(x, w, ends, bias=torch.arange(16.0).reshape(8, 2).T, activation=activation)
+    assert y[:, 1].tolist() == [8, 9, 9, 9]
+    assert given == [True]
 
 
 def test_a_bias_of_experts_is_checked() -> None:
