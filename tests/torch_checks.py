@@ -497,7 +497,7 @@ class Checks(Tensors):
             ("activation", ((1, 4, 2, 3),), ("geglu", 1)),
             ("gemm_jagged", ((4, 2), (2, 2, 3)), ("offsets",)),
             ("linear_activation", ((3, 2), (4, 2), (4,)), ("swiglu", True)),
-            ("gemm_jagged_activation", ((4, 2), (2, 2, 4)), ("offsets", "sigmoid", True)),
+            ("gemm_jagged_activation", ((4, 2), (2, 2, 4)), ("offsets", None, "sigmoid", True)),
             ("gemm_jagged_weight_grad", ((4, 2), (4, 3)), ("offsets",)),
             ("gemm_grouped", (((4, 2), (1, 3)), ((2, 3), (3, 2))), ()),
         ],

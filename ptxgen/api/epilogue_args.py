@@ -97,7 +97,7 @@ def epilogue_arguments(
     if residual is not None:
         ops.append("residual")
     if sums is not None:
-        arrays.append(("sums", _sums(sums, out, (*shape[:-1], n), activation)))
+        arrays.append(("sums", checked_sums(sums, out, (*shape[:-1], n), activation)))
         ops.append("store_sums")
     if activation is not None:
         ops.append(activation)
@@ -108,7 +108,7 @@ def epilogue_arguments(
     return EpilogueArgs(tuple(ops), tuple(arrays), blocks)
 
 
-def _sums(sums: Any, out: View, shape: tuple[int, ...], activation: str | None) -> View:
+def checked_sums(sums: Any, out: View, shape: tuple[int, ...], activation: str | None) -> View:
     """The array for the sums, of shape ``shape``. InputError, ShapeError: it breaks a rule."""
     if activation is None:
         raise InputError("sums is an array; activation must then be given, because out has the sums")

@@ -54,7 +54,8 @@ from ptxgen.runtime.runner import Buffers
 from ptxgen.tuning import selection
 
 #: epilogue arguments that are lists with an array for each item
-LISTS = ("scale_a", "scale_b", "bias", "residual", "aux")
+LISTS = ("scale_a", "scale_b", "bias", "residual", "aux", "sums")
+WRITTEN = ("out", "sums")  #: the arguments with arrays that a call writes
 #: letter of a layout -> that of the transpose
 OTHER_LETTER = str.maketrans("NT", "TN")
 
@@ -74,6 +75,7 @@ def gemm_grouped(
     aux: Sequence[Any] | None = None,
     scale_a: Sequence[Any] | None = None,
     scale_b: Sequence[Any] | None = None,
+    sums: Sequence[Any] | None = None,
     schedule: str | None = None,
 ) -> list[Any]:
     """C_i = activation(scale_a_i·scale_b_i·alpha_i·A_i·B_i + beta_i·out_i + bias_i + residual_i) for every item i, as a
@@ -81,11 +83,11 @@ def gemm_grouped(
 
     ``a``, ``b``, ``outs``: lists of arrays, as ``gemm`` takes them, each item with its own M, N, K and strides; all
     items have one dtype. Items may be empty. ``outs`` is allocated if None. ``alpha``, ``beta``: a number, or one of
-    each item. ``bias``, ``residual``, ``aux``, ``scale_a``, ``scale_b``: None, or a list with an array for each item,
-    as ``gemm`` takes it; scales may be those of blocks.
+    each item. ``bias``, ``residual``, ``aux``, ``scale_a``, ``scale_b``, ``sums``: None, or a list with an array for
+    each item, as ``gemm`` takes it; scales may be those of blocks.
 
     All items with the same layouts are computed in one launch, which a descriptor table in device memory describes.
-    Inputs may share memory; an array of ``outs`` must not share memory with another one or with an input. Errors name
+    Inputs may share memory; an array of ``outs`` or ``sums`` must not share memory with another array. Errors name
     the item and are otherwise those of ``gemm``.
 
     ``schedule``: a name as for the option ``--schedule``, for example ``tlp``: this method chooses a tile for each
@@ -95,13 +97,13 @@ def gemm_grouped(
     """
     count = length_of("a", a)
     lists = {"b": b, "outs": outs}
-    lists |= {"bias": bias, "residual": residual, "aux": aux, "scale_a": scale_a, "scale_b": scale_b}
+    lists |= {"bias": bias, "residual": residual, "aux": aux, "scale_a": scale_a, "scale_b": scale_b, "sums": sums}
     for name, given in lists.items():
         if given is not None and length_of(name, given) != count:
             raise InputError(f"a has {count} items and {name} has {len(given)}; they must have as many")
     if type(deterministic) is not bool:  # 1 equals True in a key
         deterministic = flag("deterministic", deterministic)
-    plain = activation is aux is bias is residual is scale_a is scale_b is None
+    plain = activation is aux is sums is bias is residual is scale_a is scale_b is None
     keyed = grouped_calls.key_of(a, b, outs, alpha, beta, compute, deterministic, schedule) if plain and count else None
     key = keyed[0] if keyed is not None else None
     if keyed is not None and (ready := launches.grouped_calls.get(key)) is not None:
@@ -190,9 +192,13 @@ def _item(i: int, a: Any, b: Any, out: Any, arrays: list[Any], activation: str |
     result = new_arrays.empty_array(a, shape, dtype(OUT_DTYPES[va.dtype.name][0])) if out is None else out
     vc = view(result, "out")
     check_out(va, vc, shape)
-    scale_a, scale_b, bias, residual, aux = arrays
-    epilogue = epilogue_arguments(shape, vc, scale_a, scale_b, bias, residual, activation, aux, operands=(va, vb))
+    scale_a, scale_b, bias, residual, aux, sums = arrays
+    epilogue = epilogue_arguments(
+        shape, vc, scale_a, scale_b, bias, residual, activation, aux, operands=(va, vb), sums=sums
+    )
     require_disjoint(vc)  # from the operands of all items: _check_disjoint
+    if sums is not None:
+        require_disjoint(dict(epilogue.arrays)["sums"], "sums")
     if not va.host:
         drivers.require_device(on, a=va, b=vb, out=vc, **dict(epilogue.arrays))
     c_layout = matrix_layout(vc)
@@ -239,21 +245,21 @@ def _check_group(items: list[Item]) -> None:
 def _check_disjoint(items: list[Item]) -> None:
     """OverlapError: an output shares memory with another output or with an input. Only arrays whose spans intersect are
     compared."""
-    outputs = [(x, x.c) for x in items if 0 not in x.c.shape]
+    arrays = [(x, v, name) for x in items for v, name in _arrays(x) if 0 not in v.shape]
+    outputs = [(n, *array) for n, array in enumerate(arrays) if array[2] in WRITTEN]
     if not outputs:
         return
-    low, high = np.array([v.span for _, v in outputs], np.int64).T
+    low, high = np.array([v.span for _, _, v, _ in outputs], np.int64).T
     order = np.argsort(low, kind="stable")
     low, reach = low[order], np.maximum.accumulate(high[order])
-    others = [(x, v, name) for x in items for v, name in _arrays(x) if 0 not in v.shape]
-    for x, v, name in others:
+    for n, (x, v, name) in enumerate(arrays):
         begin, end = v.span
         # outputs that begin before the end of v, and whose predecessors may reach its beginning
         for place in range(int(np.searchsorted(reach, begin, "right")), int(np.searchsorted(low, end, "left"))):
-            y, c = outputs[order[place]]
-            if (name == "out" and y.index >= x.index) or not overlap(c, v):
+            m, y, c, output = outputs[order[place]]
+            if (name in WRITTEN and m >= n) or not overlap(c, v):
                 continue
-            raise OverlapError(f"out of item {y.index} shares memory with {name} of item {x.index}")
+            raise OverlapError(f"{output} of item {y.index} shares memory with {name} of item {x.index}")
 
 
 def _arrays(x: Item) -> Iterable[tuple[View, str]]:
@@ -337,8 +343,8 @@ def _problem(group: list[Item], compute: str, deterministic: bool) -> GroupedGem
         ld = write_leading_dimensions(lds)
         aligned = [min((alignment_of(v.address) for v in vs), default=16) for vs in _operands(group)]
         for x in group:
-            # elementwise operands are loaded with the vector width of the stores to C
-            elementwise = [v for name, v in x.epilogue.arrays if name in ELEMENTWISE_OPERANDS]
+            # elementwise operands and sums are accessed with the vector width of C
+            elementwise = [v for name, v in x.epilogue.arrays if name in (*ELEMENTWISE_OPERANDS, "sums")]
             aligned[2] = min([aligned[2], *(alignment_of(v.address) for v in elementwise)])
     return GroupedGemm(
         items,
@@ -409,14 +415,20 @@ def _compute_on_host(group: list[Item], problem: GroupedGemm, alpha: Any, beta: 
         launch(problem, addresses, alpha, beta, list(rest))
         on.synchronize()
         on.download(at[2], wholes[C])
+        for name, places in zip(operands, rest.tolist(), strict=True):
+            for place, values in zip(places, operands[name] if name in WRITTEN else (), strict=False):
+                if values.size:
+                    on.download(place, values)
     for i, x in enumerate(group):
         _stored(x, C, x.c)[...] = item_view(problem, C, wholes[C], i)
+        if "sums" in operands:
+            _stored(x, C, dict(x.epilogue.arrays)["sums"])[...] = operands["sums"][i]
 
 
 def _epilogue_values(name: str, v: View, x: Item) -> Any:
     """An operand of the epilogue of the kernel's problem, as a contiguous array."""
     array = as_numpy(v)
-    return np.ascontiguousarray(array.T if x.swapped and name in ELEMENTWISE_OPERANDS else array)
+    return np.ascontiguousarray(array.T if x.swapped and name in (*ELEMENTWISE_OPERANDS, "sums") else array)
 
 
 def _stored(x: Item, operand: int, v: View) -> Any:

@@ -60,6 +60,7 @@ def gemm_jagged(
     aux: Any = None,
     scale_a: Any = None,
     scale_b: Any = None,
+    sums: Any = None,
 ) -> Any:
     """Multiplies the rows of ``x`` (T×K), grouped by expert, by the weights of their expert; the result is T×N.
 
@@ -73,14 +74,18 @@ def gemm_jagged(
 
     ``bias``: E×N, or T×1 (one element per row). ``scale_a``, ``scale_b``: float32 or float8_e8m0fnu, E elements each,
     or T and E×N; for 8-bit floats also block scales along K: T×⌈K/128⌉, and E×⌈K/128⌉×N or E×⌈K/128⌉×⌈N/128⌉.
-    ``residual``, ``aux``: as ``out``. The other arguments are those of ``gemm``. A captured CUDA graph can be replayed
-    with other offsets.
+    ``residual``, ``aux``: as ``out``. ``sums``: as for ``gemm``, not with a ``QuantizedWeight``; T×N also with a gated
+    activation; rows after the last offset are not written. The other arguments are those of ``gemm``. A captured CUDA
+    graph can be replayed with other offsets.
 
     ShapeError, DtypeError, OverlapError, InputError: an argument breaks a rule.
     """
     arrays = {"bias": bias, "residual": residual, "aux": aux, "scale_a": scale_a, "scale_b": scale_b}
     if isinstance(w, QuantizedWeight):
+        if sums is not None:
+            raise InputError("sums is an array; with quantized weights it must be None")
         return quantized_jagged.multiply(x, w, offsets, out, alpha, beta, compute, deterministic, arrays, activation)
+    arrays["sums"] = sums
     return _jagged("m", (x, "x"), (w, "w"), offsets, out, alpha, beta, compute, deterministic, arrays, activation)
 
 
@@ -181,6 +186,9 @@ def _jagged(
         ops, operands = epilogue_of(axis, vc, items, arrays, activation)
         epilogue = ops, scaled | operands
         require_disjoint(vc, **{name_a: va, name_b: vb}, offsets=ends, **epilogue[1])
+        if "sums" in epilogue[1]:
+            others = {name: v for name, v in epilogue[1].items() if name != "sums"}
+            require_disjoint(epilogue[1]["sums"], "sums", **{name_a: va, name_b: vb}, offsets=ends, **others)
         if va.host:
             check_offset_values(as_numpy(ends), va.shape[0] if axis == "m" else va.shape[1], axis)
         else:
@@ -287,7 +295,7 @@ def _problem(
     shapes = tuple((s, n, k) if axis == "m" else (m, n, s) for s in sizes)
     packed = (m if layout_a == "T" else k, k if layout_b == "T" else n, c.shape[-1])
     lds = [ld or max(row, 1) for ld, row in zip((lda, ldb, ldc), packed, strict=True)]
-    aligned_c = [alignment_of(v.address) for name, v in epilogue[1].items() if name in ELEMENTWISE_OPERANDS]
+    aligned_c = [alignment_of(v.address) for name, v in epilogue[1].items() if name in (*ELEMENTWISE_OPERANDS, "sums")]
     return GroupedGemm(
         shapes,
         layout_a + layout_b,

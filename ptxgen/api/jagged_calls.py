@@ -8,12 +8,13 @@ import numpy as np
 
 from ptxgen.api import launch_function, on_host, runners, streams
 from ptxgen.api.arrays import View, as_numpy, is_torch, matrix_layout, require_same_memory, tensor, view
-from ptxgen.api.epilogue_args import Activation, checked_activation, columns_of_sums
+from ptxgen.api.epilogue_args import Activation, checked_activation, checked_sums, columns_of_sums
 from ptxgen.errors import DtypeError, InputError, ShapeError
 from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.operations.grouped.problem import GroupedGemm
 from ptxgen.problem.base import ELEMENTWISE_OPERANDS, OUT_DTYPES
 from ptxgen.problem.dtypes import dtype
+from ptxgen.problem.epilogue_ops import arrays_of
 
 
 def checked_offsets(offsets: Any, a: View) -> View:
@@ -103,11 +104,12 @@ def check_offset_values(ends: np.ndarray[Any, Any], extent: int, axis: str) -> N
 def epilogue_of(
     axis: str, c: View, items: int, arrays: dict[str, Any], activation: Activation | None
 ) -> tuple[str, dict[str, View]]:
-    """The pair (operations, their operands by name). ShapeError, InputError, DtypeError: an argument breaks a rule."""
+    """The pair (operations, their operands by name, in the order of the problem's arrays). ShapeError, InputError,
+    DtypeError: an argument breaks a rule."""
     given = {
         name: view(x, name) if name in ELEMENTWISE_OPERANDS else tensor(x, name)
         for name, x in arrays.items()
-        if x is not None
+        if x is not None and name != "sums"
     }
     activation = checked_activation(activation, given.get("aux"))
     rows, columns = c.shape[-2], columns_of_sums(c.shape[-1], activation)
@@ -158,9 +160,12 @@ def epilogue_of(
             raise ShapeError(f"{name} has strides {v.strides}; its elements must be contiguous")
     if "residual" in given:
         ops.append("residual")
+    if (sums := arrays.get("sums")) is not None:
+        ops.append("store_sums")
+        views["sums"] = checked_sums(sums, c, (*c.shape[:-1], columns), activation)
     if activation is not None:
         ops.append(activation)
-    return ",".join(ops), views
+    return ",".join(ops), {name: views[name] for op in ops for name in arrays_of(op)}
 
 
 def item_sizes(extent: int, items: int) -> list[int]:
@@ -172,14 +177,17 @@ def item_sizes(extent: int, items: int) -> list[int]:
 
 
 def compute_on_host(problem: GroupedGemm | Gemm, views: tuple[View, ...], alpha: float, beta: float) -> None:
-    """Copies host arrays to the device, computes there, and copies the result back."""
+    """Copies host arrays to the device, computes there, and copies the results back."""
     arrays = []
     for place, v in enumerate(views):
         x = as_numpy(v)
         letter = problem.layout[place] if place < 2 else "N"
         arrays.append(np.ascontiguousarray(np.swapaxes(x, -1, -2) if letter == "T" else x))
     named = dict(zip(problem.arrays, arrays, strict=True))
-    as_numpy(views[2])[...] = on_host.compute_on_host(problem, named, alpha, beta)["C"]
+    results = on_host.compute_on_host(problem, named, alpha, beta)
+    for name, v in zip(problem.arrays, views, strict=True):
+        if name in results:
+            as_numpy(v)[...] = results[name]
 
 
 def queue_product(

@@ -112,7 +112,7 @@ class ProblemBase:
     #: the numbers that are multiples of a vector access, in words; empty: ``STEPS`` names them
     ROWS: ClassVar[str] = "lengths of rows"
     GATED: ClassVar[bool] = False  #: True if the epilogue may have a gated activation
-    STORES_SUMS: ClassVar[bool] = False  #: True if the epilogue may write other arrays than C
+    WRITES: ClassVar[tuple[str, ...]] = ()  #: the places of operations that also write another array than C
     COMPLEX: ClassVar[bool] = False  #: True if A, B and C may be complex
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
     layout: str
@@ -299,7 +299,7 @@ class ProblemBase:
     def epilogue_rows(cls) -> tuple[tuple[str, ...], ...]:
         """The epilogue operations in rows, in the order of execution; an epilogue has at most one operation of each
         row."""
-        return epilogue_rows(cls.GATED, cls.STORES_SUMS)
+        return epilogue_rows(cls.GATED, cls.WRITES)
 
     def _normalize_epilogue(self) -> None:
         """Converts the epilogue to canonical names. InputError, DtypeError: an operation is unknown, out of order, or
@@ -335,6 +335,8 @@ class ProblemBase:
                 raise DtypeError(
                     f"{op.place} is {op.name!r} and sums are {epilogue_dtype.name}; {op.refusal(epilogue_dtype.name)}"
                 )
+            if op.writes and self.output.bytes == 1:
+                raise InputError(f"epilogue is {self.epilogue!r}; with {op.name} out must be 16 or more bits wide")
         if any(epilogue_op(name).gated for name in given):
             self._check_gated(given)
         object.__setattr__(self, "epilogue", ",".join(ordered))

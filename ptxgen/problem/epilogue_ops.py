@@ -26,6 +26,7 @@ from ptxgen.expr.value_types import PRED
 SCALE, BIAS, RESIDUAL, STORE, ACTIVATION, SUM = "scale", "bias", "residual", "store", "activation", "sum"
 OPERAND = "operand"
 PLACES = (SCALE, BIAS, RESIDUAL, STORE, ACTIVATION, SUM, OPERAND)
+WRITING = (STORE, SUM, OPERAND)  #: the places of operations that also write another array than C
 #: how an array broadcasts to C: one number, one number per row of C, one per column of C, or an array of C's shape
 ONE, ROW, COLUMN, ELEMENT = "one", "row", "column", "element"
 STORED = "stored"  #: value of ``spans`` if the step stores the sum to the array, which has an element for each sum
@@ -298,11 +299,11 @@ def epilogue_op_names(*places: str) -> tuple[str, ...]:
     return tuple(op.name for op in EPILOGUE_OPS.values() if op.place in places and not op.stands_for)
 
 
-def epilogue_rows(gated: bool = False, stores: bool = False) -> tuple[tuple[str, ...], ...]:
+def epilogue_rows(gated: bool = False, writes: tuple[str, ...] = ()) -> tuple[tuple[str, ...], ...]:
     """The names of the operations of a matrix product, one row per place; an epilogue has at most one operation of each
-    row. ``gated``: include gated activations; ``stores``: include the places of operations that also write another
-    array."""
-    rows = (epilogue_op_names(place) for place in PLACES if stores or place not in (STORE, SUM, OPERAND))
+    row. ``gated``: include gated activations; ``writes``: the places, of those of operations that also write another
+    array, to include."""
+    rows = (epilogue_op_names(place) for place in PLACES if place in writes or place not in WRITING)
     return tuple(tuple(name for name in row if gated or not EPILOGUE_OPS[name].gated) for row in rows)
 
 

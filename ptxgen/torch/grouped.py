@@ -80,7 +80,8 @@ def gemm_jagged(
     ``torch._grouped_mm``; offsets on a GPU are read there, without synchronisation. Result rows after the last offset
     are zero. ``bias``: E×N, of the dtype of ``x``; its gradient is the sum of the rows of each expert. ``activation``:
     as for ``linear``; a gated one (swiglu, geglu, or an expression of ``x`` and ``up``) takes the columns of each
-    weight in pairs, a gate and a value in turn, and the result is T×N/2. Dtypes: as for ``matmul``. ``w`` may be a
+    weight in pairs, a gate and a value in turn, and the result is T×N/2. If a gradient is recorded, the kernel also
+    stores the sums, of which PyTorch computes the gradient of the activation. Dtypes: as for ``matmul``. ``w`` may be a
     ``QuantizedWeight`` of E×N×K, which is transposed: ``x`` is then float16 or bfloat16 and has a gradient, the weight
     has none, and ``bias`` must be None.
 
@@ -90,31 +91,17 @@ def gemm_jagged(
         if bias is not None:
             raise InputError("bias is given and w is a QuantizedWeight; bias must then be None")
         return quantized.gemm_jagged(x, w, offsets, None if activation is None else activations.given(activation))
-    if bias is not None:
-        return _jagged_with_bias(x, w, offsets, bias, None if activation is None else activations.given(activation))
     if activation is not None:
-        text = activations.given(activation)
-        rows: Tensor = JAGGED_ACTIVATION(x, w, offsets, text, activations.records_gradient(x, w))[0]
+        text, keeps_sums = activations.given(activation), activations.records_gradient(x, w, bias)
+        rows: Tensor = JAGGED_ACTIVATION(x, w, offsets, bias, text, keeps_sums)[0]
         return rows
-    result: Tensor = GEMM_JAGGED(x, w, offsets)
+    return _sums(x, w, offsets, bias)
+
+
+def _sums(x: Tensor, w: Tensor, offsets: Tensor, bias: Tensor | None) -> Tensor:
+    """``gemm_jagged`` without an activation."""
+    result: Tensor = GEMM_JAGGED(x, w, offsets) if bias is None else JAGGED_BIAS(x, w, offsets, bias)
     return result
-
-
-def _jagged_with_bias(x: Tensor, w: Tensor, offsets: Tensor, bias: Tensor, text: str | None) -> Tensor:
-    """``gemm_jagged`` with a bias. PyTorch computes the activation if a gradient is recorded, or ``torch.compile``
-    traces the call."""
-    if text is not None and runs_directly(x, w, offsets, bias) and not activations.records_gradient(x, w, bias):
-        shape = _shape_with_bias(x, w, offsets, bias)
-        if activations.has_kernel(text, x.dtype):
-            rows = x.new_zeros(shape[0], activations.columns(shape[1], text))
-            operands = x.resolve_neg(), w.resolve_neg(), offsets
-            bias = bias.resolve_neg().contiguous()
-            out: Tensor = jagged.gemm_jagged(*operands, out=rows, bias=bias, activation=text)
-            return out
-    sums: Tensor = JAGGED_BIAS(x, w, offsets, bias)
-    if text is None:
-        return sums
-    return activations.rows_of_experts(activations.ACTIVATION(sums, text, -1), offsets)
 
 
 def _weight_grad(x: Tensor, grad: Tensor, offsets: Tensor) -> Tensor:
@@ -162,16 +149,18 @@ def _jagged_bias(x: Tensor, w: Tensor, offsets: Tensor, bias: Tensor) -> Tensor:
 
 
 def _jagged_activation(
-    x: Tensor, w: Tensor, offsets: Tensor, activation: str, keeps_sums: bool
+    x: Tensor, w: Tensor, offsets: Tensor, bias: Tensor | None, activation: str, keeps_sums: bool
 ) -> tuple[Tensor, Tensor]:
     """The result and the sums, which are empty unless ``keeps_sums``."""
     text = activations.checked(activation)
-    shape = _activated_shape(x, w, offsets, text)
-    if not keeps_sums and activations.has_kernel(text, x.dtype):
-        rows = x.new_zeros(shape)
-        out = jagged.gemm_jagged(x.resolve_neg(), w.resolve_neg(), offsets, out=rows, activation=text)
-        return out, x.new_empty(0)
-    sums = _jagged(x, w, offsets)
+    shape = _activated_shape(x, w, offsets, bias, text)
+    if activations.has_kernel(text, x.dtype):
+        rows, sums = x.new_zeros(shape), x.new_zeros((shape[0], w.shape[2]) if keeps_sums else (0,))
+        added, stored = None if bias is None else bias.resolve_neg().contiguous(), sums if keeps_sums else None
+        operands = x.resolve_neg(), w.resolve_neg(), offsets
+        jagged.gemm_jagged(*operands, out=rows, bias=added, activation=text, sums=stored)
+        return rows, sums
+    sums = _jagged(x, w, offsets) if bias is None else _jagged_bias(x, w, offsets, bias)
     values = activations.value(text, sums)
     if not activations.keeps_zero(text):
         values = activations.rows_of_experts(values, offsets)
@@ -214,16 +203,18 @@ def _jagged_shape(x: Tensor, w: Tensor, offsets: Tensor) -> tuple[int, int]:
     return x.shape[0], w.shape[2]
 
 
-def _shape_with_bias(x: Tensor, w: Tensor, offsets: Tensor, bias: Tensor) -> tuple[int, int]:
-    check_operands(x=x, bias=bias)
+def _shape_with_bias(x: Tensor, w: Tensor, offsets: Tensor, bias: Tensor | None) -> tuple[int, int]:
     shape = _jagged_shape(x, w, offsets)
+    if bias is None:
+        return shape
+    check_operands(x=x, bias=bias)
     if tuple(bias.shape) != (w.shape[0], w.shape[2]):
         raise ShapeError(f"bias has shape {tuple(bias.shape)}; it must be ({w.shape[0]}, {w.shape[2]}), E×N of w")
     return shape
 
 
-def _activated_shape(x: Tensor, w: Tensor, offsets: Tensor, text: str) -> tuple[int, int]:
-    rows, columns = _jagged_shape(x, w, offsets)
+def _activated_shape(x: Tensor, w: Tensor, offsets: Tensor, bias: Tensor | None, text: str) -> tuple[int, int]:
+    rows, columns = _shape_with_bias(x, w, offsets, bias)
     return rows, activations.columns(columns, text)
 
 
@@ -246,9 +237,9 @@ def _fake_jagged_bias(x: Tensor, w: Tensor, offsets: Tensor, bias: Tensor) -> Te
 
 
 def _fake_jagged_activation(
-    x: Tensor, w: Tensor, offsets: Tensor, activation: str, keeps_sums: bool
+    x: Tensor, w: Tensor, offsets: Tensor, bias: Tensor | None, activation: str, keeps_sums: bool
 ) -> tuple[Tensor, Tensor]:
-    shape = _activated_shape(x, w, offsets, activations.checked(activation))
+    shape = _activated_shape(x, w, offsets, bias, activations.checked(activation))
     return x.new_empty(shape), x.new_empty((shape[0], w.shape[2]) if keeps_sums else (0,))
 
 
@@ -297,10 +288,13 @@ def _save_without_bias(ctx: Any, inputs: Any, output: Any) -> None:
 
 
 def _jagged_bias_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-    of_bias = None
-    if ctx.needs_input_grad[3]:
-        of_bias = _weight_grad(grad.new_ones(len(grad), 1), grad.contiguous(), ctx.saved_tensors[2])[:, 0]
+    of_bias = _bias_grad(grad, ctx.saved_tensors[2]) if ctx.needs_input_grad[3] else None
     return *_jagged_backward(ctx, grad), of_bias
+
+
+def _bias_grad(grad: Tensor, offsets: Tensor) -> Tensor:
+    """The sums of the rows of each expert."""
+    return _weight_grad(grad.new_ones(len(grad), 1), grad.contiguous(), offsets)[:, 0]
 
 
 def _call_jagged_bias(*args: Any) -> Tensor:
@@ -309,13 +303,16 @@ def _call_jagged_bias(*args: Any) -> Tensor:
 
 
 def _jagged_activation_backward(ctx: Any, grad: Tensor | None, of_sums: Tensor | None) -> tuple[Tensor | None, ...]:
-    x, w, offsets, _ = ctx.saved_tensors
+    x, w, offsets, bias, _ = ctx.saved_tensors
     needs = ctx.needs_input_grad
-    dy = activations.gradient_of_sums(ctx, grad, of_sums, lambda: GEMM_JAGGED(x, w, offsets))
+    dy = activations.gradient_of_sums(ctx, grad, of_sums, lambda: _sums(x, w, offsets, bias))
+    if dy is None:
+        return (None,) * 6
     return (
-        GEMM_JAGGED(dy, w.mT, offsets) if needs[0] and dy is not None else None,
-        _weight_grad(x, dy, offsets) if needs[1] and dy is not None else None,
+        GEMM_JAGGED(dy, w.mT, offsets) if needs[0] else None,
+        _weight_grad(x, dy, offsets) if needs[1] else None,
         None,
+        _bias_grad(dy, offsets) if needs[3] else None,
         None,
         None,
     )
@@ -363,8 +360,9 @@ JAGGED_BIAS = Operator(
     loop_over_batch(_call_jagged_bias),
 )
 JAGGED_ACTIVATION = Operator(
-    "gemm_jagged_activation(Tensor x, Tensor w, Tensor offsets, str activation, bool keeps_sums) -> (Tensor, Tensor)",
-    3,
+    "gemm_jagged_activation(Tensor x, Tensor w, Tensor offsets, Tensor? bias, str activation, bool keeps_sums) ->"
+    " (Tensor, Tensor)",
+    4,
     _jagged_activation,
     _fake_jagged_activation,
     activations.save,

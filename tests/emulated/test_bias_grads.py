@@ -184,10 +184,47 @@ def test_a_bias_of_experts_with_gaps_is_copied(activation: str | None, monkeypat
     assert given == [True]
 
 
+@pytest.mark.parametrize("biased", [False, True])
+@pytest.mark.parametrize("mode", ["eager", "compiled"])
+def test_one_kernel_computes_the_activation_of_experts(
+    mode: str, biased: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel also stores the sums if a gradient is recorded."""
+    torch.compiler.reset()
+    calls, multiply = [], grouped.jagged.gemm_jagged
+
+    def recorded(*args: Any, **options: Any) -> Any:
+        calls.append(options)
+        return multiply(*args, **options)
+
+    monkeypatch.setattr(grouped.jagged, "gemm_jagged", recorded)
+    x, w, bias = (torch.randn(shape) for shape in ((5, 6), (2, 6, 8), (2, 8)))
+    ends = torch.tensor([2, 4], dtype=torch.int32)
+
+    def function(x: Any, w: Any, bias: Any) -> Any:
+        return pt.gemm_jagged(x, w, ends, bias=bias if biased else None, activation="gelu")
+
+    call = torch.compile(function, backend="aot_eager", fullgraph=True) if mode == "compiled" else function
+    y = call(x, w.requires_grad_(), bias)
+    [stored] = calls
+    assert stored["activation"] == "gelu"
+    sums = torch.stack([x[i] @ w[i // 2] + (bias[i // 2] if biased else 0) for i in range(4)])
+    torch.testing.assert_close(stored["sums"][:4], sums.detach())
+    assert not stored["sums"][4].any()
+    assert not y[4].any()
+    with torch.no_grad():
+        assert torch.equal(call(x, w, bias), y)
+    assert len(calls) == 2
+    assert calls[1]["sums"] is None
+
+
 def test_a_bias_of_experts_is_checked() -> None:
     x, w, ends = torch.ones(4, 6), torch.ones(2, 6, 8), torch.tensor([1, 4], dtype=torch.int32)
     arguments = (x.requires_grad_(), w.requires_grad_(), ends, torch.ones(2, 8, requires_grad=True))
     assert set(torch.library.opcheck(torch.ops.ptxgen.gemm_jagged_bias.default, arguments).values()) == {"SUCCESS"}
+    arguments = (*arguments, "swiglu", True)
+    operator = torch.ops.ptxgen.gemm_jagged_activation.default
+    assert set(torch.library.opcheck(operator, arguments).values()) == {"SUCCESS"}
     for bias, error, words in (
         (torch.ones(8), ShapeError, r"bias has shape \(8,\); it must be \(2, 8\), E×N of w"),
         (torch.ones(4, 1), ShapeError, r"bias has shape \(4, 1\)"),

@@ -221,3 +221,22 @@ def test_a_graph_of_a_list_copies_its_table() -> None:
     torch.cuda.synchronize()
     for x, y, z in zip(outs, a, b, strict=True):
         assert torch.equal(x, y @ z)
+
+
+@pytest.mark.parametrize("activation", ["relu", "swiglu"])
+@pytest.mark.parametrize("name", ["float32", "bfloat16"])
+def test_groups_store_the_sums(name: str, activation: str) -> None:
+    torch = pytest.importorskip("torch")
+    element, ends = getattr(torch, name), torch.tensor(SIZES).cumsum(0).tolist()
+    x, w = integers(torch, ends[-1], 64, dtype=element), integers(torch, len(SIZES), 64, 96, dtype=element)
+    offsets = torch.tensor(ends, dtype=torch.int32, device="cuda")
+    wanted = expected(torch, x, w, ends)
+    results = wanted.relu() if activation == "relu" else torch.nn.functional.silu(wanted[:, ::2]) * wanted[:, 1::2]
+    sums = torch.full_like(wanted, torch.nan)
+    out = ptxgen.gemm_jagged(x, w, offsets, activation=activation, sums=sums)
+    assert torch.equal(sums, wanted)
+    torch.testing.assert_close(out, results, rtol=2e-2, atol=1e-2)
+    parts = [torch.full_like(part, torch.nan) for part in wanted.split(SIZES)]
+    outs = ptxgen.gemm_grouped(list(x.split(SIZES)), list(w), activation=activation, sums=parts)
+    assert torch.equal(torch.cat(parts), wanted)
+    torch.testing.assert_close(torch.cat(outs), results, rtol=2e-2, atol=1e-2)

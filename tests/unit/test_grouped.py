@@ -421,6 +421,26 @@ BIG = np.zeros((8, 8), np.float32)
             "out of item 0 shares memory with out of item 1",
         ),
         (([ONES[0], BIG[:4, :4]], ONES, [BIG[3:7, 3:7], BIG[4:, :4]]), {}, OverlapError, "item 0 .* with a of item 1"),
+        (
+            (ONES, ONES),
+            {"sums": [BIG[:4, :4], BIG[3:7, 3:7]], "activation": "relu"},
+            OverlapError,
+            "sums of item 0 shares memory with sums of item 1",
+        ),
+        (
+            (ONES, ONES, [BIG[:4, :4], BIG[4:, :4]]),
+            {"sums": [BIG[4:, 4:], BIG[1:5, :4]], "activation": "relu"},
+            OverlapError,
+            "out of item 0 shares memory with sums of item 1",
+        ),
+        (
+            (ONES, ONES),
+            {"sums": [BIG[4:, 4:], BIG[:4, :4]], "residual": [BIG[:4, :4]] * 2, "activation": "relu"},
+            OverlapError,
+            "sums of item 1 shares memory with residual of item 0",
+        ),
+        ((ONES, ONES), {"sums": ONES}, InputError, "item 0: sums is an array; activation must then be given"),
+        ((ONES, ONES), {"sums": ONES[:1], "activation": "relu"}, InputError, "a has 2 items and sums has 1"),
         ((ONES, ONES), {"alpha": [1.0]}, InputError, "a has 2 items and alpha has 1"),
         ((ONES, ONES), {"beta": [0.0, 1.0]}, InputError, "beta of item 1 is 1 and outs is None"),
         ((ONES, ONES), {"bias": [None]}, InputError, "a has 2 items and bias has 1"),
@@ -441,9 +461,34 @@ def test_interleaved_outputs_do_not_overlap():
     assert (BIG[:4] == 4).all()
 
 
+@pytest.mark.parametrize("activation", ["x*x", "swiglu"])
+def test_gemm_grouped_stores_the_sums(activation):
+    """Items whose C has rows or columns in memory, without rows, without K, and with alpha 0."""
+    rng, shapes = np.random.default_rng(2), ((5, 8, 6), (7, 4, 3), (0, 6, 2), (3, 10, 0), (9, 2, 5))
+    a, b = (
+        [rng.standard_normal(s).astype(np.float32) for s in each]
+        for each in zip(*(((m, k), (k, n)) for m, n, k in shapes), strict=True)
+    )
+    columns = [n // 2 if activation == "swiglu" else n for _, n, _ in shapes]
+    outs = [
+        np.ones((m, n), np.float32, "CF"[i % 2]) for i, ((m, _, _), n) in enumerate(zip(shapes, columns, strict=True))
+    ]
+    sums = [np.full((m, 2 * n), np.nan, np.float32)[:, ::2] for m, n, _ in shapes]
+    alpha, beta = [1, 2, 1, 1, 0], 0 if activation == "swiglu" else [2, 0, 0, 1, 0]
+    bias = [rng.standard_normal(n).astype(np.float32) for _, n, _ in shapes]
+    got = ptxgen.gemm_grouped(a, b, outs, alpha=alpha, beta=beta, bias=bias, activation=activation, sums=sums)
+    betas = np.broadcast_to(beta, len(shapes))
+    for x, y, p, q, v, s, c in zip(a, b, alpha, betas, bias, sums, got, strict=True):
+        np.testing.assert_allclose(s, p * x @ y + q + v, atol=1e-4)
+        gate, up = s[:, ::2], s[:, 1::2]
+        wanted = gate / (1 + np.exp(-gate)) * up if activation == "swiglu" else s * s
+        np.testing.assert_allclose(c, wanted, atol=1e-4)
+
+
 SIZES = (7, 0, 12, 1)
 ENDS = np.cumsum(SIZES).astype(np.int32)
 EXPERT = np.repeat(np.arange(4), SIZES)
+SUMS = np.zeros((20, 8), np.float32)
 
 
 @pytest.fixture
@@ -465,6 +510,34 @@ def test_gemm_jagged(experts):
     np.testing.assert_allclose(got, np.where(dy[::-1] <= 0, 0, expected + residual), atol=1e-4)
     got = ptxgen.gemm_jagged(x, w, ENDS, scale_a=x[:, 0].copy(), scale_b=bias)
     np.testing.assert_allclose(got, expected * x[:, :1] * bias[EXPERT], atol=1e-3)
+
+
+def test_gemm_jagged_stores_the_sums(experts):
+    x, w, residual = experts
+    wanted = np.einsum("tk,tkn->tn", x, w[EXPERT])
+    sums, bias = np.full((20, 16), np.nan, np.float32)[:, ::2], residual[:4].copy()
+    options = {"alpha": 0.5, "beta": 2, "bias": bias, "residual": residual, "aux": residual[::-1].copy()}
+    results = [
+        ptxgen.gemm_jagged(x, w, ENDS, out=residual + 1, activation="x*aux", **stored, **options)
+        for stored in ({}, {"sums": sums})
+    ]
+    assert np.array_equal(*results)
+    before = wanted / 2 + 2 * (residual + 1) + bias[EXPERT] + residual
+    np.testing.assert_allclose(sums, before, atol=1e-4)
+    np.testing.assert_allclose(results[0], before * options["aux"], atol=1e-3)
+    sums[...] = np.nan
+    got = ptxgen.gemm_jagged(x, w, ENDS - np.int32(1), activation="swiglu", sums=sums)
+    np.testing.assert_allclose(sums[:19], np.einsum("tk,tkn->tn", x[:19], w[(EXPERT[1:])]), atol=1e-4)
+    gate, up = sums[:19, ::2], sums[:19, 1::2]
+    np.testing.assert_allclose(got[:19], gate / (1 + np.exp(-gate)) * up, atol=1e-4)
+    assert np.isnan(sums[19]).all()
+    dx = np.empty_like(x)
+    got = ptxgen.gemm_jagged_input_grad(residual, w, ENDS, activation="relu", sums=dx)
+    np.testing.assert_allclose(dx, np.einsum("tn,tkn->tk", residual, w[EXPERT]), atol=1e-4)
+    assert np.array_equal(got, np.maximum(dx, 0))
+    for alpha, value in ((0, 0.5), (1, np.nan)):
+        ptxgen.gemm_jagged(x * np.float32(np.nan), w, ENDS, alpha=alpha, activation="x + 0.5", sums=sums)
+        assert np.array_equal(sums, np.full_like(sums, value - 0.5), equal_nan=True)
 
 
 def strided(x):
@@ -567,6 +640,16 @@ def test_rows_after_the_last_offset_are_not_written(experts):
         ({"bias": np.ones(8, np.float32)}, ShapeError, "bias has shape"),
         ({"scale_a": np.ones(4, np.float32)}, InputError, "one of scale_a and scale_b is None"),
         ({"beta": 1.0}, InputError, "beta is 1 and out is None"),
+        ({"sums": SUMS}, InputError, "sums is an array; activation must then be given"),
+        (
+            {"sums": SUMS[:9], "activation": "relu"},
+            ShapeError,
+            "sums is f32 of 9x8; it must be f32 of 20x8, in the mem",
+        ),
+        ({"sums": SUMS[:, :4], "activation": "swiglu"}, ShapeError, "sums is f32 of 20x4; it must be f32 of 20x8"),
+        ({"sums": SUMS.astype(np.float16), "activation": "relu"}, ShapeError, "sums is f16 of 20x8; it must be f32"),
+        ({"sums": SUMS, "out": SUMS, "activation": "relu"}, OverlapError, "out shares memory with sums"),
+        ({"sums": SUMS, "aux": SUMS, "activation": "x*aux"}, OverlapError, "sums shares memory with aux"),
     ],
 )
 def test_errors_of_jagged_calls(experts, change, error, message):

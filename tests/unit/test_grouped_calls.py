@@ -149,3 +149,44 @@ def test_strides_of_axes_of_extent_one_do_not_count(gpu: Gpu) -> None:
     x, w = Tensor(gpu, np.ones((2, 3), np.float32)), Tensor(gpu, np.ones((3, 6), np.float32))
     with pytest.raises(ShapeError, match=r"item 0: residual has strides \(1, 2\); they must be those of out, \(6, 1\)"):
         ptxgen.gemm_grouped([x], [w], residual=[far])
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_lists_store_the_sums_of_tensors(gpu: Gpu, transposed: bool) -> None:
+    for _ in range(2):
+        a, b, outs = arrays(gpu, 0, transposed)
+        sums = arrays(gpu, 1, transposed)[2]
+        ptxgen.gemm_grouped(a, b, outs, activation="relu", sums=sums)
+        for x, y, c, s in zip(a, b, outs, sums, strict=True):
+            assert np.array_equal(s.numpy(), x.numpy() @ y.numpy())
+            assert np.array_equal(c.numpy(), np.maximum(s.numpy(), 0))
+    with pytest.raises(ShapeError, match=r"item 0: sums has strides \(.*\); they must be \(.*\), for out with"):
+        ptxgen.gemm_grouped(a, b, outs, activation="relu", sums=arrays(gpu, 1, not transposed)[2])
+
+
+@pytest.mark.parametrize("activation", ["relu", "swiglu"])
+def test_rows_of_experts_store_the_sums_of_tensors(gpu: Gpu, monkeypatch: pytest.MonkeyPatch, activation: str) -> None:
+    """Sums whose rows have gaps, as those of the result, and whose address has less alignment."""
+    chosen: list[Any] = []
+
+    def select(p: Any, *_: Any, **__: Any) -> list[selection.Selection]:
+        chosen.append(p)
+        return [selection.Selection(p, ANY.replace(vec_c=2 if p.gated else 1), "given")]
+
+    monkeypatch.setattr(selection, "select", select)
+    rng, each = np.random.default_rng(3), 2 if activation == "swiglu" else 1
+    x, w = (Tensor(gpu, rng.integers(-3, 4, s).astype(np.float32)) for s in ((9, 8), (2, 8, 8)))
+    ends = Tensor(gpu, np.array([2, 8], np.int32))
+    out = Tensor(gpu, np.full((9, 16 // each), 7, np.float32))[0:9, 0 : 8 // each]
+    sums = Tensor(gpu, np.full((9, 16), 7, np.float32))[0:9, 2:10]
+    ptxgen.gemm_jagged(x, w, ends, out=out, activation=activation, sums=sums)
+    wanted = np.concatenate([x.numpy()[:2] @ w.numpy()[0], x.numpy()[2:8] @ w.numpy()[1], np.full((1, 8), 7)])
+    assert np.array_equal(sums.numpy(), wanted)
+    gate, up = (wanted[:8, n::2].astype(np.float64) for n in range(2))
+    with np.errstate(over="ignore"):
+        results = gate / (1 + np.exp(-gate)) * up if each == 2 else np.maximum(wanted[:8], 0)
+    np.testing.assert_allclose(out.numpy()[:8], results, rtol=1e-4, atol=1e-4)
+    assert (out.numpy()[8] == 7).all()
+    assert chosen[-1].aligned_c == 8
+    with pytest.raises(ShapeError, match=r"sums has strides \(8, 1\); they must be \(16, 1\), for out with strides"):
+        ptxgen.gemm_jagged(x, w, ends, out=out, activation=activation, sums=Tensor(gpu, wanted.astype(np.float32)))

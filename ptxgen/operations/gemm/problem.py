@@ -10,13 +10,14 @@ import math
 import re
 from dataclasses import dataclass, field, replace
 from numbers import Integral
-from typing import Any
+from typing import Any, ClassVar
 
 from ptxgen.arguments import integer, shown, word
 from ptxgen.errors import DtypeError, InputError, ShapeError
 from ptxgen.problem.base import ELEMENTWISE_OPERANDS, EXTENT_LIMIT, MEMORY_LIMIT, ProblemBase, described
 from ptxgen.problem.block_scales import SCALINGS, Scaling
 from ptxgen.problem.dtypes import promotion_k
+from ptxgen.problem.epilogue_ops import WRITING
 
 LAYOUTS = ("NN", "NT", "TN", "TT")
 #: letter of a layout -> the letter for the conjugated operand
@@ -138,7 +139,7 @@ class Gemm(ProblemBase):
 
     operation = "gemm"
     GATED = True
-    STORES_SUMS = True
+    WRITES: ClassVar[tuple[str, ...]] = WRITING
     COMPLEX = True
     SHAPE = ("m", "n", "k")
     SHAPE_FORM = "M,N,K"
@@ -156,10 +157,8 @@ class Gemm(ProblemBase):
         check_blocks(self, self.block_a, self.block_b)
         if self.gated and self.n % 2:
             raise ShapeError(f"n is {self.n}; with a gated activation it must be even: a gate and a value in turn")
-        for name in ("store_sums", "sum_columns", "sum_a"):
-            if name in self.epilogue_ops and self.output.bytes == 1:
-                raise InputError(f"epilogue is {self.epilogue!r}; with {name} out must be 16 or more bits wide")
-            if name in self.epilogue_ops and name != "store_sums" and self.batch != 1:
+        for name in ("sum_columns", "sum_a"):
+            if name in self.epilogue_ops and self.batch != 1:
                 raise InputError(f"epilogue is {self.epilogue!r}; with {name} batch must be 1")
         for name, columns in (("lda", self.columns_a), ("ldb", self.columns_b), ("ldc", self.columns_c)):
             value = getattr(self, name)

@@ -38,8 +38,11 @@ def check_grouped(
             arrays = random_group(problem, seed, inputs)
             if initial == "nan":
                 arrays["C"][...] = problem.output.poison
-            out = runner.compute(arrays, alpha, beta)["C"]
-            deviation = group_deviation(problem, arrays, out, inputs, alpha, beta)
+            results = runner.compute(arrays, alpha, beta)
+            deviation = group_deviation(problem, arrays, results["C"], inputs, alpha, beta)
+            if problem.stores_sums:
+                of_sums = _deviation_of_sums(problem, arrays, results["sums"], inputs, alpha, beta)
+                deviation = max(deviation, of_sums, key=lambda x: x.ratio)
             label = inputs if beta == 0 else f"{inputs}, alpha={alpha:g}, beta={beta:g}"
             yield CheckResult(label, deviation)
     finally:
@@ -48,7 +51,7 @@ def check_grouped(
 
 def random_group(p: GroupedGemm, seed: int = 0, inputs: str = "normal") -> dict[str, Array]:
     """Random arrays that hold A, B and C of all items, with poisoned gaps, the operands of the epilogue, and the
-    offsets."""
+    offsets. Arrays that a kernel writes besides C have poison."""
     arrays = {
         name: np.full(size, dtype.poison, dtype.numpy)
         for name, size, dtype in zip("ABC", p.sizes, p.types, strict=True)
@@ -67,6 +70,7 @@ def random_group(p: GroupedGemm, seed: int = 0, inputs: str = "normal") -> dict[
         for name, operand in epilogue_arrays(item, seed + i, inputs).items():
             if name in scales:
                 scales[name][...] = operand
+            if name in scales or name in p.outputs:
                 continue
             into = epilogue_view(p, name, arrays[name], i)
             into[...] = operand[:, : into.shape[1]] if name in ELEMENTWISE_OPERANDS else operand
@@ -106,6 +110,14 @@ def group_deviation(
     return worst
 
 
+def _deviation_of_sums(
+    p: GroupedGemm, arrays: Mapping[str, Array], out: Array, inputs: str, alpha: float, beta: float
+) -> Deviation:
+    """``group_deviation`` of the sums ``out``, which the kernel stores beside C."""
+    before = dict(arrays) | {"C": arrays["sums"]} if p.gated else arrays  # a gated activation has no beta
+    return group_deviation(p.of_sums(), before, out, inputs, alpha, beta)
+
+
 def sampled_deviation(p: GroupedGemm, arrays: Mapping[str, Array], out: Array, limit: int) -> Deviation:
     """The largest deviation among sampled elements: some rows of every item, in at most SAMPLED_COLUMNS columns, about
     ``limit`` elements in all. alpha is 1 and beta is 0."""
@@ -122,7 +134,7 @@ def sampled_deviation(p: GroupedGemm, arrays: Mapping[str, Array], out: Array, l
             "A": np.ascontiguousarray(a[rows] if p.layout[0] == "N" else a[:, rows]),
             "B": np.ascontiguousarray(b[:, columns] if p.layout[1] == "N" else b[columns]),
         }
-        for name in p.epilogue_operands:
+        for name in (name for name in p.epilogue_operands if name not in p.outputs):
             view = epilogue_view(p, name, arrays[name], i)
             if name in ELEMENTWISE_OPERANDS:
                 mine[name] = np.ascontiguousarray(view[np.ix_(rows, columns_c)])

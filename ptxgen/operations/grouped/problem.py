@@ -18,6 +18,7 @@ from ptxgen.errors import InputError, ShapeError
 from ptxgen.operations.gemm.problem import LAYOUTS, Gemm, check_blocks, scalings_of
 from ptxgen.problem.base import ELEMENTWISE_OPERANDS, EXTENT_LIMIT, MEMORY_LIMIT, ProblemBase, described
 from ptxgen.problem.block_scales import DEPTH, Scaling
+from ptxgen.problem.epilogue_ops import STORE
 
 Ints = NDArray[np.int64]
 
@@ -35,7 +36,8 @@ class GroupedGemm(ProblemBase):
     ``items``: (M, N, K) of each item. ``ld``: the leading dimensions ``lda:ldb:ldc`` of each item in elements,
     separated by commas, or one such text for all items; empty: contiguous. ``aligned_a``, ``aligned_b``, ``aligned_c``:
     the alignment in bytes of every item's operand. The other fields are those of ``Gemm``; each item has its own
-    epilogue operands. With a gated activation C_i has N_i/2 columns.
+    epilogue operands. With a gated activation C_i has N_i/2 columns. ``sums``, to which ``store_sums`` stores the sums,
+    has the strides of C, or twice its leading dimensions with a gated activation.
 
     ``jagged``: the axis along which items are parts of one array, whose sizes are on the device. ``m``: items are
     ranges of rows of A and C (B is E×K×N for E items); ``k``: items are ranges of columns of A and rows of B (C is
@@ -83,6 +85,7 @@ class GroupedGemm(ProblemBase):
 
     operation = "grouped"
     GATED = True
+    WRITES: ClassVar[tuple[str, ...]] = (STORE,)
     SHAPE = ("items",)
     SHAPE_FORM = "M,N,K+M,N,K+..."
     CODE_OPTIONS: ClassVar[tuple[str, ...]] = ("compute", "out", "epilogue", "jagged", "block_a", "block_b", "dtype_b")
@@ -252,6 +255,8 @@ class GroupedGemm(ProblemBase):
     def steps(self, name: str) -> tuple[int, int]:
         """Two steps of an array of a jagged problem, of which one is zero: the bytes from one item to the next, and the
         bytes per index along the jagged axis. ``name``: a, b, c or an operand of the epilogue."""
+        if name == "sums":
+            return self.of_sums().steps("c")
         x = "abc".index(name) if name in "abc" else 2
         size = self.types[x].bytes
         rows, ld = int(self.rows[:, x].max(initial=0)), int(self.lds[:, x].max(initial=1))
@@ -271,6 +276,18 @@ class GroupedGemm(ProblemBase):
 
     def _common_extent(self, axis: str) -> int:
         return 1 if axis == "1" else int(self.extents[:, "mnk".index(axis)].max(initial=0))
+
+    @property
+    def stores_sums(self) -> bool:
+        """True if the kernel stores the sums beside C."""
+        return "store_sums" in self.epilogue_ops
+
+    def of_sums(self) -> GroupedGemm:
+        """The products whose C are the sums that ``store_sums`` stores."""
+        before = self.epilogue_ops[: self.epilogue_ops.index("store_sums")]
+        # a row has as many sums as kernels see elements of C
+        ld = write_leading_dimensions(self.kernel_lds) if self.ld else ""
+        return replace(self, epilogue=",".join(before), ld=ld)
 
     @property
     def offsets(self) -> Ints:
@@ -411,7 +428,7 @@ class GroupedGemm(ProblemBase):
         """A lower bound of the bytes moved: every A and B is read once, every C is written once."""
         m, n, k = self.extents[(self.extents > 0).all(axis=1)].T
         scales = 4 * sum(math.prod(shape) for shape in self.scale_shapes.values())
-        written = self.output.bytes * self.results // (2 if self.gated else 1)
+        written = self.output.bytes * (self.results // (2 if self.gated else 1) + self.results * self.stores_sums)
         return self.element.bytes * int((m * k + k * n).sum()) + scales + written
 
     @property
@@ -437,6 +454,8 @@ class GroupedGemm(ProblemBase):
     def epilogue_sizes(self, name: str) -> tuple[Ints, int]:
         """The index of each item's first element, and the number of elements, in an array that holds an epilogue
         operand, or the block scales, of all items."""
+        if name == "sums":
+            return self.of_sums().epilogue_sizes("residual")
         if name in ELEMENTWISE_OPERANDS:
             return self.starts[:, 2], self.sizes[2]
         if self.scalings and name.startswith("scale"):

@@ -24,6 +24,8 @@ def item_view(p: GroupedGemm, operand: int, memory: Array, i: int) -> Array:
 
 def epilogue_view(p: GroupedGemm, name: str, memory: Array, i: int) -> Array:
     """The epilogue operand ``name`` of item ``i``, as a view of the array that holds this operand of all items."""
+    if name == "sums":
+        return item_view(p.of_sums(), C, memory, i)
     if name in ELEMENTWISE_OPERANDS:
         return item_view(p, C, memory, i)
     starts, size = p.epilogue_sizes(name)

@@ -52,7 +52,7 @@ class QuantizedGemm(Gemm):
     )
 
     operation = "quantized_gemm"
-    STORES_SUMS = False
+    WRITES = ()
     CODE_OPTIONS = ("compute", "out", "epilogue", "weights", "group", "zeros", "scales", "precision")
 
     def __post_init__(self) -> None:

@@ -46,6 +46,7 @@ class QuantizedJagged(GroupedGemm):
     )
 
     operation = "quantized_jagged"
+    WRITES = ()
     CODE_OPTIONS = ("compute", "out", "epilogue", "weights", "group", "zeros", "scales", "precision")
 
     def __post_init__(self) -> None:
