@@ -505,6 +505,9 @@ def test_rules_of_sums_of_columns() -> None:
     for changes in ("epilogue_smem=1", "kg=2 splitk=workspace", "stream_k=1"):
         with pytest.raises(ConfigError, match="takes an epilogue from registers"):
             plan_for(p, parse_config(f"{text} {changes}"), H200)
+    for element in ("e4m3", "e5m2"):
+        with pytest.raises(DtypeError, match=f"A is {element}; with sum_a it must be 16 bits or wider"):
+            Gemm(64, 64, 64, "TT", element, epilogue="sum_a")
     with pytest.raises(InputError, match="with sum_columns batch must be 1"):
         Gemm(8, 8, 8, epilogue="sum_columns", batch=2)
     with pytest.raises(InputError, match="with a gated activation there may be no sum_columns"):

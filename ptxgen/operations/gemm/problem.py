@@ -54,8 +54,9 @@ class Gemm(ProblemBase):
     activation. ``sum_columns``, the last operation, adds the elements of each column of C, before they are rounded, and
     stores the sums to ``column_sums`` (N elements of f32, of f64 for f64), in an order that does not depend on timing.
     ``sum_a`` adds the elements of each row of op(A) along K, and stores the sums to ``a_sums`` (M elements of the same
-    type); blocks with different parts of K add to them in any order. Products of s8 are summed in s32; the epilogue
-    computes in f32 unless C is s32. 8-bit results are rounded to nearest and saturated to finite values; fp8 keeps NaN.
+    type); A has no 8-bit floats, and blocks with different parts of K add to them in any order. Products of s8 are
+    summed in s32; the epilogue computes in f32 unless C is s32. 8-bit results are rounded to nearest and saturated to
+    finite values; fp8 keeps NaN.
 
     ``block_a``, ``block_b``: the blocks of op(A) and of op(B), of fp8, that have one f32 scale each: 1x128, one row of
     op(A) (one column of op(B)) by 128 of K, or 128x128, in every layout. The scales, ``scale_a`` and ``scale_b``, are
@@ -160,6 +161,10 @@ class Gemm(ProblemBase):
         for name in ("sum_columns", "sum_a"):
             if name in self.epilogue_ops and self.batch != 1:
                 raise InputError(f"epilogue is {self.epilogue!r}; with {name} batch must be 1")
+        if self.sums_a and self.element.bytes == 1:
+            raise DtypeError(
+                f"epilogue is {self.epilogue!r} and A is {self.dtype}; with sum_a it must be 16 bits or wider"
+            )
         for name, columns in (("lda", self.columns_a), ("ldb", self.columns_b), ("ldc", self.columns_c)):
             value = getattr(self, name)
             if value == 0:
