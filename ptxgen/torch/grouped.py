@@ -25,8 +25,8 @@ def gemm_grouped(
     M×K, ``b[i]`` is K×N.
 
     ``activation``: as for ``linear``; a gated one takes the columns of each ``b[i]`` in pairs, a gate and a value in
-    turn, and the result is M×N/2. The kernel computes it; PyTorch does if a gradient is recorded, in transforms, and
-    in ``torch.compile``.
+    turn, and the result is M×N/2. The kernel computes it, and stores the sums if a gradient is recorded; PyTorch
+    computes it in transforms and in ``torch.compile``.
 
     Dtypes: as for ``matmul``; all items have the same. ShapeError, DtypeError, InputError: an argument breaks a rule.
     """
@@ -37,10 +37,12 @@ def gemm_grouped(
 
 
 def _activated_products(a: Sequence[Tensor], b: Sequence[Tensor], text: str) -> list[Tensor]:
-    if runs_directly(*a, *b) and not activations.records_gradient(*a, *b):
+    if runs_directly(*a, *b):
         try:
             if activations.has_kernel(text, a[0].dtype):
-                return _grouped(a, b, text)
+                if not activations.records_gradient(*a, *b):
+                    return _grouped(a, b, text)
+                return list(_RecordActivated.apply(len(a), text, *a, *b)[: len(a)])
         except (AttributeError, RuntimeError, InputError):  # tensors of the device meta, and errors
             pass
     if not is_dynamo_compiling():
@@ -128,11 +130,38 @@ class _Record(torch.autograd.Function):
         return None, *da, *db
 
 
-def _grouped(a: Sequence[Tensor], b: Sequence[Tensor], text: str | None = None) -> list[Tensor]:
+class _RecordActivated(torch.autograd.Function):
+    """``_Record`` with an activation, the second argument. The results are the activations of all items, then their
+    sums."""
+
+    @staticmethod
+    def forward(ctx: Any, count: int, text: str, *tensors: Tensor) -> tuple[Tensor, ...]:
+        a, b = tensors[:count], tensors[count:]
+        _check_grouped(a, b)
+        sums = [x.new_empty(x.shape[0], y.shape[1]) for x, y in zip(a, b, strict=True)]
+        results = _grouped(a, b, text, sums)
+        ctx.count, ctx.activation = count, text
+        ctx.save_for_backward(*tensors, *sums)
+        ctx.set_materialize_grads(False)
+        return *results, *sums
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
+        count, dy = ctx.count, []
+        for sums, grad, of_sums in zip(ctx.saved_tensors[2 * count :], grads[:count], grads[count:], strict=True):
+            through = torch.zeros_like(sums) if grad is None else activations.gradient(ctx.activation, grad, sums)
+            dy.append(through if of_sums is None else through + of_sums)
+        da, db = _gradients(ctx, dy, ctx.needs_input_grad[2 : 2 + count], ctx.needs_input_grad[2 + count :])
+        return None, None, *da, *db
+
+
+def _grouped(
+    a: Sequence[Tensor], b: Sequence[Tensor], text: str | None = None, sums: list[Tensor] | None = None
+) -> list[Tensor]:
     dtype = a[0].dtype
     if len(a) != len(b) or dtype not in DTYPES or any(x.dtype is not dtype or x.dim() != 2 for x in (*a, *b)):
         _check_grouped(a, b)  # the messages; it takes microseconds for each item
-    return grouped.gemm_grouped(list(a), list(b), activation=text)
+    return grouped.gemm_grouped(list(a), list(b), activation=text, sums=sums)
 
 
 def _jagged(x: Tensor, w: Tensor, offsets: Tensor) -> Tensor:
@@ -261,7 +290,7 @@ def _grouped_backward(ctx: Any, grads: Sequence[Tensor]) -> tuple[Any, Any]:
 
 
 def _gradients(ctx: Any, grads: Sequence[Tensor], needs_a: Sequence[bool], needs_b: Sequence[bool]) -> tuple[Any, Any]:
-    a, b = ctx.saved_tensors[: ctx.count], ctx.saved_tensors[ctx.count :]
+    a, b = ctx.saved_tensors[: ctx.count], ctx.saved_tensors[ctx.count : 2 * ctx.count]
     dy = [g.contiguous() for g in grads]
     none = [None] * ctx.count
     return (

@@ -218,6 +218,35 @@ def test_one_kernel_computes_the_activation_of_experts(
     assert calls[1]["sums"] is None
 
 
+def test_one_kernel_computes_the_activation_of_a_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel also stores the sums; first and second derivatives are those of PyTorch."""
+    calls, multiply = [], grouped.grouped.gemm_grouped
+
+    def recorded(*args: Any, **options: Any) -> Any:
+        calls.append(options)
+        return multiply(*args, **options)
+
+    monkeypatch.setattr(grouped.grouped, "gemm_grouped", recorded)
+    shapes = ((3, 4), (2, 5), (4, 6), (5, 2))
+    leaves = [torch.randn(shape, dtype=torch.float64, requires_grad=True) for shape in shapes]
+    y = pt.gemm_grouped(leaves[:2], leaves[2:], activation="x*x*x")
+    assert [list(x.shape) for x in calls[0]["sums"]] == [[3, 6], [2, 2]]
+    assert len(calls) == 1
+    wanted = [(a @ b) ** 3 for a, b in zip(leaves[:2], leaves[2:], strict=True)]
+    results = []
+    for parts in (y, wanted):
+        first = torch.autograd.grad(parts[0].sum() + parts[1].square().sum(), leaves, create_graph=True)
+        results.append(
+            [*parts, *first, *torch.autograd.grad(sum(x.square().sum() for x in first), leaves, retain_graph=True)]
+        )
+    for got, exact in zip(*results, strict=True):
+        torch.testing.assert_close(got, exact)
+    y = pt.gemm_grouped(leaves[:2], leaves[2:], activation="x*x*x")
+    got = torch.autograd.grad(y[0].sum(), leaves, allow_unused=True)  # one result has no gradient
+    for x, z in zip(got, torch.autograd.grad(wanted[0].sum(), leaves, allow_unused=True), strict=True):
+        torch.testing.assert_close(x, torch.zeros_like(x) if z is None else z)
+
+
 def test_a_bias_of_experts_is_checked() -> None:
     x, w, ends = torch.ones(4, 6), torch.ones(2, 6, 8), torch.tensor([1, 4], dtype=torch.int32)
     arguments = (x.requires_grad_(), w.requires_grad_(), ends, torch.ones(2, 8, requires_grad=True))
