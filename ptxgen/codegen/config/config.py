@@ -345,6 +345,12 @@ class Columns:
         return cls({n: np.concatenate([p.column(n) for p in parts]) for n in names}, sum(map(len, parts)))
 
 
+def packs(c: Any, name: str) -> Any:
+    """True if an auxiliary kernel copies operand ``name`` to aligned rows first. ``c``: a configuration, or columns of
+    many."""
+    return getattr(c, f"operand_path_{name}") == PACK
+
+
 def config_of(code: int, values: dict[str, int]) -> Config:
     """The configuration of the family with index ``code`` in FAMILIES. ``values``: the values of axes, by name; names
     that are no axis of the family are ignored."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from ptxgen.codegen.config.config import PACK, Config
+from ptxgen.codegen.config.config import Config, packs
 from ptxgen.codegen.launches.c_kernels import AUX_KERNEL_THREADS
 from ptxgen.codegen.launches.launched import BatchRange, Launched
 from ptxgen.codegen.launches.packing import Packing
@@ -376,7 +376,7 @@ class PathPacking(CopyPacking):
 
     @cached_property
     def names(self) -> list[str]:
-        return [name for name in "ab" if getattr(self.config, f"operand_path_{name}") == PACK]
+        return [name for name in "ab" if packs(self.config, name)]
 
     @property
     def product_parameters(self) -> list[Parameters]:

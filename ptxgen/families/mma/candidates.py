@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ptxgen.codegen.config.axes import searched
-from ptxgen.codegen.config.config import DIRECT, PACK, PDL_WITHIN, SPLIT_FLAG, SPLIT_MEMSET, Columns, Config
+from ptxgen.codegen.config.config import DIRECT, PACK, PDL_WITHIN, SPLIT_FLAG, SPLIT_MEMSET, Columns, Config, packs
 from ptxgen.codegen.geometry import accumulator_bytes, stores_via_smem
 from ptxgen.codegen.split_k import slices_of_k
 from ptxgen.codegen.vectorized import power_of_two_in
@@ -141,7 +141,7 @@ class MmaSpace(MultistageSpace):
         cleared workspace that it needs."""
         plain = super().default_splitk(p, c)
         return np.where(
-            (operand_packing.packs(c, "a") | operand_packing.packs(c, "b")) & (plain == SPLIT_FLAG),
+            (packs(c, "a") | packs(c, "b")) & (plain == SPLIT_FLAG),
             SPLIT_MEMSET,
             plain,
         )

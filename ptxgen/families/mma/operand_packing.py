@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ptxgen.codegen.config.config import PACK
+from ptxgen.codegen.config.config import PACK, packs
 from ptxgen.codegen.vectorized import where
 from ptxgen.lowering.bit_products import packed_bytes, packs_bits
 from ptxgen.lowering.kernel_problem import KernelProblem
@@ -39,11 +39,6 @@ def workspace(p: KernelProblem, c: Any) -> Any:
     items = [p.batch if offset else min(p.batch, 1) for offset in p.offsets[:2]]
     a, b = (packed_operand(p, "ab"[n]).size * p.element.bytes * items[n] for n in (0, 1))
     return where(c.operand_path_a == PACK, a, 0) + where(c.operand_path_b == PACK, b, 0)
-
-
-def packs(c: Any, name: str) -> Any:
-    """True if an auxiliary kernel copies operand ``name`` to aligned rows first."""
-    return getattr(c, f"operand_path_{name}") == PACK
 
 
 def inside(p: KernelProblem, c: Any) -> KernelProblem:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ptxgen.codegen.config.config import Columns
+from ptxgen.codegen.config.config import Columns, packs
 from ptxgen.codegen.parts.stream_tiles import LEAST
 from ptxgen.codegen.vectorized import float32
 from ptxgen.families.common import perf_costs, perf_grouped
@@ -22,7 +22,6 @@ from ptxgen.families.common.perf_blocks import Floats, Work, bound
 from ptxgen.families.mma import cost
 from ptxgen.families.mma.candidates import width_c
 from ptxgen.families.mma.geometry import MmaGeometry, adjacent_c, lane_scales
-from ptxgen.families.mma.operand_packing import packs
 from ptxgen.lowering.bit_products import packs_bits
 from ptxgen.lowering.block_scales import block_scaled
 from ptxgen.lowering.complex_product import ComplexProduct

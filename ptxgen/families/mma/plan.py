@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ptxgen.codegen.config.config import packs
 from ptxgen.codegen.grouped.scheduler import GroupedScheduler
 from ptxgen.codegen.launches.bit_packing import BitPacking
 from ptxgen.codegen.launches.packing import Packing
@@ -11,7 +12,6 @@ from ptxgen.families.common.matrix_instructions import Instruction, instruction
 from ptxgen.families.mma.geometry import MmaGeometry
 from ptxgen.families.mma.layout import MmaOperand
 from ptxgen.families.mma.mainloop import ComplexMmaMainloop, JoinedPartsMainloop, MmaMainloop, ScaledMmaMainloop
-from ptxgen.families.mma.operand_packing import packs
 from ptxgen.families.mma.pack_padded_rows import PaddedRowPacking
 from ptxgen.families.mma.step_scales import NoScales, StepScales
 from ptxgen.lowering.bit_products import packs_bits

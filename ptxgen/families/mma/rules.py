@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ptxgen.codegen.config.config import DIRECT, PACK, SPLIT_FLAG
+from ptxgen.codegen.config.config import DIRECT, PACK, SPLIT_FLAG, packs
 from ptxgen.codegen.config.rule import Rule
 from ptxgen.codegen.vectorized import power_of_two_in, where
 from ptxgen.families import registry
@@ -39,23 +39,23 @@ def _whole_bytes(p: KernelProblem, c: Any) -> Any:
 
 def _widest(p: KernelProblem, c: Any, operand: int) -> Any:
     """The number of elements of the widest load of an operand. Packed operands are aligned to 16 bytes."""
-    return where(operand_packing.packs(c, "ab"[operand]), 16 // p.element.bytes, p.vectors[operand])
+    return where(packs(c, "ab"[operand]), 16 // p.element.bytes, p.vectors[operand])
 
 
 def _operand_path(p: KernelProblem, c: Any, g: MmaGeometry) -> Any:
     """True if the operand paths are possible. If a K-major operand is packed, its K is padded, so the other one must be
     packed, too; flags need a cleared workspace; only strided operands can be packed."""
-    a, b = operand_packing.packs(c, "a"), operand_packing.packs(c, "b")
+    a, b = packs(c, "a"), packs(c, "b")
     only_one = (a & operand_packing.kmajor(p, "a") & np.logical_not(b)) | (
         b & operand_packing.kmajor(p, "b") & np.logical_not(a)
     )
     flags = (c.kg > 1) & (c.splitk == SPLIT_FLAG)
     tables = a & (p.operand("A").access.mode != STRIDED) | b & (p.operand("B").access.mode != STRIDED)
     tables = tables | (a | b) & packs_bits(p)
-    packs = (not p.element.part) & (g.packed_bytes < PACKED_LIMIT) & np.logical_not(only_one | flags | tables)
+    allowed = (not p.element.part) & (g.packed_bytes < PACKED_LIMIT) & np.logical_not(only_one | flags | tables)
     direct = (c.operand_path_a == DIRECT) & (c.operand_path_b == DIRECT)
     known = (c.operand_path_a >= 0) & (c.operand_path_a <= PACK) & (c.operand_path_b >= 0) & (c.operand_path_b <= PACK)
-    return direct | (known & packs)
+    return direct | (known & allowed)
 
 
 def _cp_async(p: KernelProblem, d: Device, x: MmaOperandGeometry) -> Any:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from ptxgen.codegen.config.config import packs
 from ptxgen.codegen.launches.packing import Packing
 from ptxgen.codegen.plan import Plan
 from ptxgen.codegen.tile_parts import compose_epilogue, compose_launch, compose_scheduler, table_packing, vector_bytes
 from ptxgen.families.common.fma.geometry import FmaGeometry
 from ptxgen.families.common.fma.mainloop import KERNEL, FmaMainloop, mainloop
-from ptxgen.families.common.fma.operand_packing import packs
 from ptxgen.families.common.fma.pack_rows import LongRowPacking
 from ptxgen.families.simt.global_fragments import GlobalFragmentMainloop, GlobalFragments
 

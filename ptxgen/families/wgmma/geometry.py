@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ptxgen.codegen.config.config import SPLIT_DISTRIBUTED, SPLIT_WORKSPACE
+from ptxgen.codegen.config.config import SPLIT_DISTRIBUTED, SPLIT_WORKSPACE, packs
 from ptxgen.codegen.geometry import TileGeometry
 from ptxgen.codegen.vectorized import WARP, BoolOrColumn, IntOrColumn, ceil_div, where
 from ptxgen.expr.node import variables
@@ -317,8 +317,8 @@ def kmajor(p: KernelProblem, c: Any) -> tuple[Any, Any]:
     if im2col(p) is not None and im2col(p).unpacked is not None:
         tiled, direct = loads_tiled(p, c), im2col(p).unpacked.layout
         a, b = where(tiled, direct[0] == "N", a), where(tiled, direct[1] == "T", b)
-    return a | (operand_packing.packs(c, "a") & operand_packing.transposes(p, "a")), b | (
-        operand_packing.packs(c, "b") & operand_packing.transposes(p, "b")
+    return a | (packs(c, "a") & operand_packing.transposes(p, "a")), b | (
+        packs(c, "b") & operand_packing.transposes(p, "b")
     )
 
 
@@ -573,7 +573,7 @@ def _budget(p: KernelProblem, c: Any, m: MathGeometry, accumulators: Any, moves:
     mainloop = mainloop + where(moves > 0, np.minimum(4 * moves, REALIGN_WORDS) + REALIGN_REGISTERS, 0)
     epilogue = _epilogue_regs(p, c, accumulators, moves)
     # producers of packed phases with L2 policies need more
-    packed = operand_packing.packs(c, "a") & operand_packing.packs(c, "b")
+    packed = packs(c, "a") & packs(c, "b")
     phased = bool(im2col(p) is not None and im2col(p).phases) & packed & (c.persistent == 1) & (c.l2_evict_first > 0)
     less = (m.a_from_registers | bool(p.sink.ops) | phased) & (mainloop + epilogue <= MATH_LESS)
     four = c.math_warpgroups == 3

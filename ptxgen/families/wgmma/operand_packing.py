@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ptxgen.codegen.config.config import PACK, REALIGN
+from ptxgen.codegen.config.config import PACK, REALIGN, packs
 from ptxgen.codegen.vectorized import ceil_div, where
 from ptxgen.families.wgmma import bf16x3
 from ptxgen.families.wgmma.grouped_rows import jagged, matrices_of_experts, packed_rows, packs_items
@@ -49,11 +49,6 @@ def boxed(p: KernelProblem) -> bool:
 def unmapped(p: KernelProblem) -> tuple[bool, bool]:
     """For A and for B: True if TMA cannot map the operand."""
     return not mapped(p, "a"), not mapped(p, "b")
-
-
-def packs(c: Any, name: str) -> Any:
-    """True if an auxiliary kernel copies operand ``name`` to aligned rows first."""
-    return getattr(c, f"operand_path_{name}") == PACK
 
 
 def realigns(c: Any, name: str) -> Any:

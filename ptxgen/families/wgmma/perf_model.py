@@ -9,7 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from ptxgen.codegen.config.config import SPLIT_DISTRIBUTED, SPLIT_LAST_CTA, SPLIT_MEMSET, SPLIT_WORKSPACE, Columns
+from ptxgen.codegen.config.config import (
+    SPLIT_DISTRIBUTED,
+    SPLIT_LAST_CTA,
+    SPLIT_MEMSET,
+    SPLIT_WORKSPACE,
+    Columns,
+    packs,
+)
 from ptxgen.codegen.vectorized import float32
 from ptxgen.families.common import perf_costs
 from ptxgen.families.common.perf_blocks import Floats, Work
@@ -287,8 +294,8 @@ def _packing_us(p: KernelProblem, c: Columns, g: WgmmaGeometry, d: Device) -> An
         moves_us = 2 * g.packed_bytes / (d.bandwidth * 1e3 * cost.PACK_CHANNELS_DRAM)
         return np.where(g.packed_bytes > 0, cost.PACK_CHANNELS_US + moves_us, 0.0)
     transposes = {x: operand_packing.transposes(p, x) for x in "ab"}
-    transposing = sum(operand_packing.packs(c, x) * 1 for x in "ab" if transposes[x])
-    plain = [operand_packing.packs(c, x) for x in "ab" if not (transposes[x] and operand_packing.mapped(p, x))]
+    transposing = sum(packs(c, x) * 1 for x in "ab" if transposes[x])
+    plain = [packs(c, x) for x in "ab" if not (transposes[x] and operand_packing.mapped(p, x))]
     packs_rows: Any = reduce(np.logical_or, plain, np.False_)
     reached = d.bandwidth * 1e3 * np.where(packs_rows, cost.PACK_ROWS_DRAM, cost.TRANSPOSE_DRAM)
     return transposing * cost.TRANSPOSE_US + packs_rows * cost.PACK_ROWS_US + 2 * g.packed_bytes / reached

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import cached_property
 from itertools import chain
 
-from ptxgen.codegen.config.config import PDL_WITHIN, Config
+from ptxgen.codegen.config.config import PDL_WITHIN, Config, packs
 from ptxgen.codegen.grouped.descriptor_table import DescriptorTable
 from ptxgen.codegen.grouped.jagged_table import JaggedTable
 from ptxgen.codegen.grouped.listed_tiles import TileList
@@ -55,7 +55,7 @@ from ptxgen.families.wgmma.matrix.reduction import ClusterReduction, SplitKFixup
 from ptxgen.families.wgmma.matrix.scheduler import TileScheduler, cluster_tile
 from ptxgen.families.wgmma.matrix.stream_scheduler import StreamFixup, StreamTileScheduler
 from ptxgen.families.wgmma.matrix.tensor_batch import TensorBatch
-from ptxgen.families.wgmma.operand_packing import TMA_ALIGNED, packs, realigns
+from ptxgen.families.wgmma.operand_packing import TMA_ALIGNED, realigns
 from ptxgen.families.wgmma.packing.experts import ExpertPacking
 from ptxgen.families.wgmma.packing.images import ImagePacking
 from ptxgen.families.wgmma.packing.items import ItemPacking, ListPacking

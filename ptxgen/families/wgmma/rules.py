@@ -15,6 +15,7 @@ from ptxgen.codegen.config.config import (
     SPLIT_LAST_CTA,
     SPLIT_MEMSET,
     SPLIT_WORKSPACE,
+    packs,
 )
 from ptxgen.codegen.config.rule import Rule
 from ptxgen.codegen.split_k import is_countable, is_one_product
@@ -35,7 +36,7 @@ from ptxgen.families.wgmma.geometry import (
     prefetch_barriers,
     resident_blocks,
 )
-from ptxgen.families.wgmma.operand_packing import TMA_ALIGNED, mapped, packs, realigns
+from ptxgen.families.wgmma.operand_packing import TMA_ALIGNED, mapped, realigns
 from ptxgen.lowering.block_scales import block_scaled
 from ptxgen.lowering.descriptor_table import grouped
 from ptxgen.lowering.im2col_descriptor import im2col

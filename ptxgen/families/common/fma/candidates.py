@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ptxgen.codegen.config.axes import searched
-from ptxgen.codegen.config.config import DIRECT, PACK, PDL_WITHIN, SPLIT_FLAG, SPLIT_MEMSET, Columns, Config
+from ptxgen.codegen.config.config import DIRECT, PACK, PDL_WITHIN, SPLIT_FLAG, SPLIT_MEMSET, Columns, Config, packs
 from ptxgen.codegen.geometry import GROUPED_SHARED, accumulator_bytes, stores_via_smem
 from ptxgen.codegen.split_k import slices_of_k
 from ptxgen.families.common.candidates import Grid, default, effective_pdl, multiplies_by
@@ -132,7 +132,7 @@ class FmaSpace(MultistageSpace):
         both: dict[str, int] = {}
         for name, modes in zip("ab", self._copy_modes_by_operand(p), strict=True):
             path = f"operand_path_{name}"
-            if operand_packing.packs(config, name):
+            if packs(config, name):
                 yield from ({path: DIRECT, **mode} for mode in modes)
                 yield {"pdl": 0 if config.pdl else PDL_WITHIN}
             elif self.may_pack(p, name):
@@ -222,7 +222,7 @@ class FmaSpace(MultistageSpace):
         most nearly square. Packed operands overwrite the cleared workspace that ``flag_red`` needs, which becomes
         ``memset_red``."""
         [plain] = super().with_dependent_axes(p, config, changes)
-        if operand_packing.packs(plain, "a") or operand_packing.packs(plain, "b"):
+        if packs(plain, "a") or packs(plain, "b"):
             plain = plain.replace(splitk=SPLIT_MEMSET if plain.splitk == SPLIT_FLAG else plain.splitk)
         if "lanes_m" in changes:
             return [plain]

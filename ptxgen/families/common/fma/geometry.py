@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ptxgen.codegen.config.config import BOUNDS_NONE, BOUNDS_PREDICATE
+from ptxgen.codegen.config.config import BOUNDS_NONE, BOUNDS_PREDICATE, packs
 from ptxgen.codegen.geometry import MultistageGeometry, OperandGeometry, accumulator_bytes, stores_via_smem
 from ptxgen.codegen.split_k import tiles_and_slices
 from ptxgen.codegen.vectorized import SECTOR, WARP, BoolOrColumn, IntOrColumn, ceil_div, where
@@ -122,7 +122,7 @@ def staging_bytes(p: KernelProblem, c: Any) -> Any:
 
 def kmajor_global(p: KernelProblem, c: Any, name: str) -> Any:
     """True if K is contiguous in operand ``name`` in global memory. The rows of a packed copy are along M (N)."""
-    return operand_packing.kmajor(p, name) and np.logical_not(operand_packing.packs(c, name))
+    return operand_packing.kmajor(p, name) and np.logical_not(packs(c, name))
 
 
 def kmajor_in_smem(p: KernelProblem, c: Any, name: str) -> Any:

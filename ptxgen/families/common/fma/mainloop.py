@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from ptxgen.codegen.config.config import Config
+from ptxgen.codegen.config.config import Config, packs
 from ptxgen.codegen.parts.algebra import ExpressionReducer
 from ptxgen.codegen.parts.arithmetic import Arithmetic
 from ptxgen.codegen.parts.multistage import MultistageMainloop, TilePart
@@ -18,7 +18,6 @@ from ptxgen.codegen.vectorized import Log2, Mask
 from ptxgen.expr.instructions import register_class
 from ptxgen.expr.node import variable, variables
 from ptxgen.expr.value_types import PAIRS
-from ptxgen.families.common.fma import operand_packing
 from ptxgen.families.common.fma.geometry import FmaGeometry
 from ptxgen.families.common.fma.layout import OperandLayout, lane_bits
 from ptxgen.families.common.issue_order import products
@@ -438,7 +437,7 @@ def mainloop(plan: Plan, geometry: FmaGeometry) -> FmaMainloop:
     steps, ahead = int(g.uk), bool(c.fragment_prefetch)
     common = (plan.threads, c.u, steps, ahead)
     x, y = p.operands
-    packed = [bool(operand_packing.packs(c, name)) for name in "ab"]
+    packed = [bool(packs(c, name)) for name in "ab"]
     reducer, held = plan.reducer, (p.held_type("A"), p.held_type("B"))
     if isinstance(reducer, ExpressionReducer) and c.column_pairs:
         reducer, held = reducer.paired, (PAIRS[x.dtype], y.dtype)

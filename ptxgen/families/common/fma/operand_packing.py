@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ptxgen.codegen.config.config import PACK
+from ptxgen.codegen.config.config import packs
 from ptxgen.codegen.vectorized import ceil_div, where
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.lowering.packed_copy import ROW, Axis, Digit, PackedCopy, matrix_rows
@@ -22,11 +22,6 @@ ACCESS = 16  #: alignment of packed rows in bytes that loads use
 def kmajor(p: KernelProblem, name: str) -> bool:
     """True if K is contiguous in operand ``name``."""
     return p.layout[0] == "N" if name == "a" else p.layout[1] == "T"
-
-
-def packs(c: Any, name: str) -> Any:
-    """True if an auxiliary kernel copies operand ``name`` first."""
-    return getattr(c, f"operand_path_{name}") == PACK
 
 
 def packed_operand(p: KernelProblem, name: str) -> PackedCopy:

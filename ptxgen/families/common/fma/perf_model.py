@@ -7,12 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from ptxgen.codegen.config.config import Columns
+from ptxgen.codegen.config.config import Columns, packs
 from ptxgen.codegen.vectorized import float32
 from ptxgen.families.common import perf_costs, perf_grouped
 from ptxgen.families.common.fma.candidates import width_c
 from ptxgen.families.common.fma.geometry import FmaGeometry, FmaOperandGeometry, adjacent_c, values_in_register
-from ptxgen.families.common.fma.operand_packing import packs
 from ptxgen.families.common.geometry import SECTOR, WARP, register_cap
 from ptxgen.families.common.perf_blocks import Cells, Work, bound, epilogue_costs, microseconds
 from ptxgen.families.common.perf_blocks import cell as cell_of_tiles

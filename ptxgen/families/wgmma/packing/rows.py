@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from ptxgen.codegen.config.config import Config
+from ptxgen.codegen.config.config import Config, packs
 from ptxgen.codegen.launches.copy_kernel import CopyPacking
 from ptxgen.codegen.launches.launched import BatchRange, Launched
 from ptxgen.codegen.launches.packing import MappedOperand
@@ -22,7 +22,7 @@ from ptxgen.codegen.parts.parameters import (
     other_addresses,
 )
 from ptxgen.codegen.source import Step, TensorMap
-from ptxgen.families.wgmma.operand_packing import all_bytes, mapped, packed_operand, packs, row_copy, transposes
+from ptxgen.families.wgmma.operand_packing import all_bytes, mapped, packed_operand, row_copy, transposes
 from ptxgen.families.wgmma.packing.transpose_kernel import TransposeKernel
 from ptxgen.families.wgmma.tensor_maps import Matrix, matrix_map, stored
 from ptxgen.lowering.kernel_problem import KernelProblem
