@@ -16,7 +16,7 @@ import numpy as np
 from ptxgen.api import call_lock, epilogue_calls, gemm, grouped, jagged, new_arrays
 from ptxgen.api.arrays import View, is_cupy, is_torch, matrix_layout, require_disjoint, tensor, view
 from ptxgen.api.conv_layouts import LAYOUTS
-from ptxgen.api.epilogue_args import Activation, activation_name, columns_of_c
+from ptxgen.api.epilogue_args import Activation, activation_name, columns_of_c, text_of
 from ptxgen.api.quantized_weight import QuantizedWeight
 from ptxgen.api.task import TaskFunction
 from ptxgen.arguments import flag, word
@@ -52,10 +52,12 @@ def gemm_bias_grad(a: Any, b: Any, *, bias_grad: Any = None, of: str = "out", **
     """
     if type(options.get("deterministic", False)) is not bool:  # 1 equals True in a key
         options["deterministic"] = flag("deterministic", options["deterministic"])
+    if callable(options.get("activation")):
+        options["activation"] = text_of(options["activation"])
     arrays = {name: options.get(name) for name in _ARRAYS} | {"a": a, "b": b, "bias_grad": bias_grad}
     rest = tuple((name, x) for name, x in options.items() if name not in _ARRAYS)
     by_value = all(isinstance(options.get(name, 1), int | float | complex) for name in ("alpha", "beta"))
-    call = epilogue_calls.call_of(arrays, (of, rest)) if by_value and not callable(options.get("activation")) else None
+    call = epilogue_calls.call_of(arrays, (of, rest)) if by_value else None
     if (made := epilogue_calls.launched(call, a)) is not None:
         product = made["out"] if "out" in made else options["out"]
         return product.T if of == "b" and "out" in made else product, made.get("bias_grad", bias_grad)

@@ -36,7 +36,14 @@ from ptxgen.api.arrays import (
     view,
 )
 from ptxgen.api.drivers import driver
-from ptxgen.api.epilogue_args import Activation, EpilogueArgs, activation_name, columns_of_c, epilogue_arguments
+from ptxgen.api.epilogue_args import (
+    Activation,
+    EpilogueArgs,
+    activation_name,
+    columns_of_c,
+    epilogue_arguments,
+    text_of,
+)
 from ptxgen.api.quantized_weight import QuantizedWeight
 from ptxgen.arguments import flag, shown, word
 from ptxgen.errors import DtypeError, InputError, ShapeError
@@ -145,7 +152,8 @@ def gemm(
             launch((at_a, at_b, at_c), streams.current_stream(a), own)
             return out  # type: ignore[no-any-return]
     options, call = (alpha, beta, compute, deterministic), None
-    if not plain and workspace is None and not callable(activation):
+    if not plain and workspace is None:
+        activation = text_of(activation)
         arrays = {"a": a, "b": b, "out": out, "bias": bias, "residual": residual, "aux": aux, "sums": sums}
         arrays |= {"scale_a": scale_a, "scale_b": scale_b}
         call = epilogue_calls.call_of(arrays, (*options, vendor, activation))

@@ -698,6 +698,14 @@ def test_products_with_an_epilogue_use_the_cache(gpu, torch):
         ptxgen.gemm(torch.Tensor(x), torch.Tensor(y), out=out, sums=residual, **options)
 
 
+def test_products_with_a_function_as_activation_use_the_cache(gpu, torch):
+    x, y = integers((8, 8)), integers((8, 8), seed=1)
+    for a, b in ((x, y), (y, x)):
+        out = ptxgen.gemm(torch.Tensor(a), torch.Tensor(b), activation=lambda c: ptxgen.maximum(c, 2.0) - 1.0)
+        assert np.array_equal(out.value, np.maximum(a @ b, 2) - 1)
+    assert len(launches.launches) == len(gpu.asked) == 1
+
+
 def test_arrays_that_are_one_are_no_others(gpu, torch):
     """A call with one array in two places stores no launch, whose order of addresses would be a guess."""
     x, y = integers((8, 8)), integers((8, 8), seed=1)

@@ -56,11 +56,12 @@ class GemmLauncher:
             empty = Launched(problem, BatchRange(0, 0))
             return Launch((*resets, *self.sink.before(empty), *self.sink.after(empty)))
         parts: list[tuple[KernelProblem, ResultRange | None]] = list(self._ranges(problem))
+        first = parts[0][0] if parts and not problem.mirrored else None
         launches = [
-            self._launch_range(
-                p, run, part, parts[0][0] if n and part is not None and not part.mirrored else None
-            ).moved(part.offsets(problem) if part is not None else {})
-            for n, (p, part) in enumerate(parts or [(p, None) for p in self.scheduler.gemms(problem)])
+            self._launch_range(p, run, part, None if p is first else first).moved(
+                part.offsets(problem) if part is not None else {}
+            )
+            for p, part in parts or [(p, None) for p in self.scheduler.gemms(problem)]
             for product in (self.packing.product_problem(p),)
             for run in BatchRange.split(product.batch, self.scheduler.batch_limit(product))
         ]
