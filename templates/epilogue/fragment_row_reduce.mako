@@ -120,15 +120,16 @@ REDUCED:
     ${s.kept.declaration}
 ${skip_beyond(s, v, part.first)}\
 % for n, j, keep in part.members:
-  % for m, lines in enumerate(keep):
+  % for m, values in enumerate(keep):
     {
 ${fragments.declare(v)}\
 ${fragments.compute(m, j, n, plan.epilogue.fragments[m, j], v)}\
     % for e, column in enumerate(plan.epilogue.column_groups[j]):
     setp.gt.s32 %in_y${e}, %y_rem, ${column};
     % endfor
-    % for line in lines:
-    ${line}
+    % for x in values:
+    and.pred %taken, ${x.counts}, ${x.inside};
+    selp.${s.kept.ptx_type} ${x.to}, ${x.value}, ${s.no_value}, %taken;
     % endfor
     }
   % endfor

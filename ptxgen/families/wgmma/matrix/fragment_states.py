@@ -25,12 +25,22 @@ GROUPS = 2  #: groups of columns whose exponentials are added to a state togethe
 FRAGMENT_ROWS = 8  #: rows from one row of a thread to its next in a fragment that stmatrix stores
 
 
+class KeptValue(NamedTuple):
+    """A value that is kept until others are there. ``to``: the register that keeps it; ``value``: its register;
+    ``counts``, ``inside``: the predicates that must both be true, else it is no value."""
+
+    to: str
+    value: str
+    counts: str
+    inside: str
+
+
 class JointGroups(NamedTuple):
     """Groups of columns whose values are added to states together. ``members``: for each group, its number in the
-    batch, the group, and for each fragment along X the instructions that keep its values; ``additions``: the
-    instructions that add the kept values; ``first``: the first group."""
+    batch, the group, and for each fragment along X its values; ``additions``: the instructions that add the kept
+    values; ``first``: the first group."""
 
-    members: list[tuple[int, int, list[list[str]]]]
+    members: list[tuple[int, int, list[list[KeptValue]]]]
     additions: list[str]
     first: int
 
@@ -98,15 +108,18 @@ class FragmentStates(RowStates):
             if self.adds_together
         ]
 
-    def _keep(self, v: FragmentValues, group: int, m: int) -> list[str]:
-        """The instructions that keep the values of a fragment, of which those that do not count are no value.
-        ``group``: the number of its columns among those that are added together; ``m``: its number along X."""
-        lines, none = [], literal(self.reduction.identity[0])
-        for q, (state, inside) in enumerate(self.fragment_places[m]):
-            to = self.kept[state, 2 * group + q % 2]
-            lines.append(f"and.pred %taken, {v.counts[q] if v.counts else inside}, {inside};")
-            lines.append(f"selp.{self.kept.ptx_type} {to}, {v.of(0)[q]}, {none}, %taken;")
-        return lines
+    @property
+    def no_value(self) -> str:
+        """The literal of a state without a value."""
+        return literal(self.reduction.identity[0])
+
+    def _keep(self, v: FragmentValues, group: int, m: int) -> list[KeptValue]:
+        """The values of a fragment. ``group``: the number of its columns among those that are added together; ``m``:
+        its number along X."""
+        return [
+            KeptValue(self.kept[state, 2 * group + q % 2], v.of(0)[q], v.counts[q] if v.counts else inside, inside)
+            for q, (state, inside) in enumerate(self.fragment_places[m])
+        ]
 
     def _add_kept(self, groups: int) -> list[str]:
         """The instructions that add the kept values of so many groups of columns to all states."""
