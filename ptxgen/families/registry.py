@@ -62,7 +62,8 @@ class Family:
     - ``plan(p, c)``: the plan class for a problem and a configuration; families of the package import it on first use.
     - ``provides``: its capabilities: accesses that it reads (strided, offset_table, im2col, …), accesses that it writes
       (with _output), algebras, sinks; split_items: several blocks can split K of an item of a list; packed_items:
-      operands of a group can be packed. It computes the problems that need nothing else.
+      operands of a group can be packed; packed_operands: FMA kernels can pack operands of products. It computes the
+      problems that need nothing else.
     - ``calibrated(p)``: True if the performance model alone ranks configurations of ``p`` until the model is trained on
       groups, because it has terms that other measurements do not correct.
     - ``training_class(p)``: the name of a class of problems whose measurements are counted apart, because trees that

@@ -101,6 +101,12 @@ def test_every_reduction(direction: str, layout: str, text: str) -> None:
     verify(v, c, "integers", 1.0)
 
 
+def test_a_stage_of_b_is_aligned_behind_a_stage_of_a_of_eight_bytes() -> None:
+    v = Conv(1, 2, 7, 7, 2, 2, 1, padding=(2, 1), groups=2, layout="NHWC", dtype="f16", compute="f16")
+    v = replace(v, direction="weight_grad")
+    verify(v, parse_config("ms=2 ns=8 ml=2 nl=256 u=2 ks=2 kl=1 lanes_m=1 cp_async_a=0 cp_async_b=0"), "integers", 1.0)
+
+
 @pytest.mark.each_value
 @pytest.mark.parametrize(
     "v",

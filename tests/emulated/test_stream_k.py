@@ -20,6 +20,7 @@ from ptxgen.runtime.runner import Runner
 from tests.emulated.gemm_runs import verify
 
 SIMT = "ms=2 ns=4 ml=16 nl=32 u=8 stream_k=1"
+PAIRS = "ms=2 ns=2 ml=16 nl=16 u=8 ks=2 stream_k=1 cp_async_a=0 cp_async_b=0"  # one vector has the sums of both sets
 MMA = "family=mma ms=16 ns=16 ml=16 nl=16 stream_k=1"
 WIDE = "family=mma ms=16 ns=32 ml=32 nl=32 stream_k=1"
 
@@ -39,6 +40,7 @@ def on(blocks: int) -> Device:
         (Gemm(40, 72, 200, "TN", "f16", "f16"), f"{WIDE} u=32 vec_a=8 vec_b=8", 7, (0, 42, 6)),
         (Gemm(20, 33, 40, "NN", "f32", epilogue="relu"), SIMT, 2, (4, 0, 4)),  # no share
         (Gemm(20, 36, 0, "NN", "f32"), SIMT, 3, (0, 4, 4)),
+        (Gemm(40, 8, 15, "NN", "f16", "f16"), PAIRS, 2, (0, 6, 4)),
     ],
     ids=lambda x: x.key() if isinstance(x, Gemm) else "",
 )

@@ -9,7 +9,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from ptxgen.codegen.config.config import SPLIT_MEMSET, SPLIT_WORKSPACE, parse_config
+from ptxgen.codegen.config.config import PACK, SPLIT_MEMSET, SPLIT_WORKSPACE, parse_config
 from ptxgen.errors import ConfigError
 from ptxgen.families.common.rules import require
 from ptxgen.families.plan_factory import plan_for
@@ -151,6 +151,13 @@ def test_slices_of_weight_gradients_are_added_in_their_order(config):
     assert np.array_equal(first, second)
     with pytest.raises(ConfigError, match="winograd_slices"):
         plan_for(p, config.replace(splitk=SPLIT_MEMSET), H200)
+
+
+@pytest.mark.parametrize("path", ["operand_path_a", "operand_path_b"])
+def test_transformed_images_and_filters_are_not_packed_again(path):
+    p = parse("conv N=2,C=32,H=10,W=10,K=32,R=3,S=3,pad=1 NHWC f32")
+    with pytest.raises(ConfigError, match="simt_operand_path"):
+        plan_for(p, SMALL.replace(cp_async_a=0, cp_async_b=0, **{path: PACK}), H200)
 
 
 @pytest.mark.each_value

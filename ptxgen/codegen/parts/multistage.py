@@ -489,9 +489,10 @@ class MultistageMainloop(Part):
 
     @cached_property
     def acc_vectors(self) -> list[list[str]]:
-        """The accumulators of a thread, in vectors of at most 16 bytes."""
-        n = 2 if self.acc.ptx_type == "f64" else 4
-        return [self.acc.all[i : i + n] for i in range(0, self.acc.size, n)]
+        """The accumulators of a thread, in vectors of at most 16 bytes, each of one set."""
+        n, size = 2 if self.acc.ptx_type == "f64" else 4, self.acc.size // self.config.ks
+        sets = (self.acc.all[i : i + size] for i in range(0, self.acc.size, size))
+        return [names[i : i + n] for names in sets for i in range(0, size, n)]
 
     @cached_property
     def sum_vectors(self) -> list[list[str]]:

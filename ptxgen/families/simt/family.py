@@ -53,6 +53,7 @@ FAMILY = TileFamily(
     | LOOPS_OVER_ITEMS
     | {
         "complex_plus_times",
+        "packed_operands",
         "inner_expression",
         "store_gated",
         "store_sums",

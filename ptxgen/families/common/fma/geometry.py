@@ -147,7 +147,7 @@ def operand(p: KernelProblem, c: Any, name: str) -> FmaOperandGeometry:
     transposed = (keeps_layout == 0) & kmajor
     pad = np.maximum(4, 16 // bytes_)  # rows stay 16-byte aligned, and stores across rows have no bank conflicts
     row_pitch = where(kmajor_smem, c.u, where(transposed, tile + pad, tile))
-    stage_bytes = bytes_ * row_pitch * where(kmajor_smem, tile, c.u)
+    stage_bytes = ceil_div(bytes_ * row_pitch * where(kmajor_smem, tile, c.u), 16) * 16  # B follows A
     sector_loads = SECTOR // (vec * element.bytes)
     row_loads = where(kmajor_smem, c.u // vec, where(transposed, np.minimum(sector_loads, c.u // vec), tile // vec))
     return FmaOperandGeometry(

@@ -12,6 +12,7 @@ from ptxgen.codegen.config.config import DIRECT, PACK, SPLIT_FLAG
 from ptxgen.codegen.config.rule import Rule
 from ptxgen.codegen.geometry import stores_via_smem
 from ptxgen.codegen.vectorized import WARP
+from ptxgen.families import registry
 from ptxgen.families.common.fma import operand_packing
 from ptxgen.families.common.fma.geometry import (
     SMALL_K,
@@ -107,7 +108,8 @@ def _operand_path(p: KernelProblem, c: Any, g: FmaGeometry) -> Any:
     direct = (c.operand_path_a == DIRECT) & (c.operand_path_b == DIRECT)
     known = (c.operand_path_a >= 0) & (c.operand_path_a <= PACK) & (c.operand_path_b >= 0) & (c.operand_path_b <= PACK)
     flags = (c.kg > 1) & (c.splitk == SPLIT_FLAG)
-    packs = packs_operands(p) & (g.packed_bytes < operand_packing.LIMIT)
+    able = "packed_operands" in registry.of(c).provides and packs_operands(p)
+    packs = able & (g.packed_bytes < operand_packing.LIMIT)
     return direct | (known & packs & np.logical_not(flags))
 
 
