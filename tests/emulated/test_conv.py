@@ -101,6 +101,25 @@ def test_every_reduction(direction: str, layout: str, text: str) -> None:
     verify(v, c, "integers", 1.0)
 
 
+@pytest.mark.parametrize("direction", DIRECTIONS)
+@pytest.mark.parametrize("layout", FILTERS)
+@pytest.mark.parametrize("filters", FILTERS.values())
+@pytest.mark.parametrize("extents", [(3, 2), (1, 1)], ids=["3x2", "1x1"])
+@pytest.mark.parametrize("groups", [1, 2])
+def test_filters_that_cover_an_image_are_one_product(direction, layout, filters, extents, groups) -> None:
+    """Elements of images and filters in the same order are rows of matrices, of any stride; others are not."""
+    h, w = extents
+    v = Conv(5, 4, h, w, 6, h, w, stride=2, groups=groups, layout=layout, filters=filters, direction=direction)
+    ordered = (layout == "NHWC") == (filters == "KRSC") and not (layout == "NHWC" and groups > 1)
+    if h == 1 or ordered:
+        p = lower(v)
+        assert sorted((p.m, p.n, p.k)) == sorted((5, 4 * h * w // groups, 6 // groups))
+        assert {"strided", "strided_output"} <= p.needs
+    for epilogue in ("", "bias,relu", "residual") if direction != "weight_grad" else ("",):
+        problem = replace(v, epilogue=epilogue)
+        verify(problem, parse_config("ms=2 ns=2 ml=16 nl=16 u=8 stages=2 cp_async_a=0 cp_async_b=0"), "integers", 1.0)
+
+
 def test_a_stage_of_b_is_aligned_behind_a_stage_of_a_of_eight_bytes() -> None:
     v = Conv(1, 2, 7, 7, 2, 2, 1, padding=(2, 1), groups=2, layout="NHWC", dtype="f16", compute="f16")
     v = replace(v, direction="weight_grad")
