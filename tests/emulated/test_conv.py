@@ -11,6 +11,7 @@ from gemm_runs import Placed, right
 
 from ptxgen.codegen.config.config import Config, parse_config
 from ptxgen.families.common.rules import first_violation
+from ptxgen.lowering.im2col_descriptor import im2col
 from ptxgen.lowering.implicit_gemm import IM2COL
 from ptxgen.lowering.lower import lower
 from ptxgen.operations.conv.problem import DIRECTIONS, FILTERS, Conv
@@ -118,6 +119,27 @@ def test_filters_that_cover_an_image_are_one_product(direction, layout, filters,
     for epilogue in ("", "bias,relu", "residual") if direction != "weight_grad" else ("",):
         problem = replace(v, epilogue=epilogue)
         verify(problem, parse_config("ms=2 ns=2 ml=16 nl=16 u=8 stages=2 cp_async_a=0 cp_async_b=0"), "integers", 1.0)
+
+
+@pytest.mark.parametrize(
+    ("v", "loaded"),
+    [
+        (Conv(2, 3, 20, 40, 9, 10, 10, stride=10, layout="NHWC", dtype="f16"), False),  # 60 bytes in a row of a patch
+        (Conv(2, 4, 20, 40, 16, 10, 10, stride=10, layout="NHWC", dtype="f16"), True),
+        (Conv(3, 3, 8, 16, 16, 8, 8, stride=8, layout="NHWC", dtype="f16"), True),
+        (Conv(2, 1, 48, 16, 24, 16, 16, stride=16, layout="NHWC", epilogue="bias,relu"), True),
+        (Conv(2, 8, 40, 20, 24, 20, 10, stride=(20, 10), layout="NHWC", epilogue="residual"), True),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_patches_are_pixels_of_more_channels(v, loaded, direction) -> None:
+    v = replace(v, direction=direction, epilogue="" if direction == "weight_grad" else v.epilogue)
+    if direction != "input_grad":
+        p = lower(v)
+        direct = [x for x in p.forms if im2col(x).channels == v.c * v.s and im2col(x).copies == (None, None)]
+        assert loaded == (bool(direct) or "offset_table" not in p.needs)
+    verify(v, parse_config("ms=2 ns=2 ml=16 nl=16 u=8 stages=2 cp_async_a=0 cp_async_b=0"), "integers", 1.0)
 
 
 def test_a_stage_of_b_is_aligned_behind_a_stage_of_a_of_eight_bytes() -> None:

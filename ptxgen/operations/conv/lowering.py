@@ -26,6 +26,7 @@ from ptxgen.operations.conv.winograd import winograd_forms
 from ptxgen.problem.base import arithmetic_dtype
 from ptxgen.problem.dtypes import HALVES
 
+TMA_STRIDE = 8  #: the largest stride of an im2col tensor map
 #: axes of an image
 AXES = ("d", "h", "w")
 
@@ -33,7 +34,7 @@ AXES = ("d", "h", "w")
 def lower_conv(v: Conv) -> KernelProblem:
     """The implicit GEMM of a convolution. ShapeError: an offset or a coordinate does not fit 32 bits."""
     try:
-        return _implicit_gemm(_one_pixel(v))
+        return _implicit_gemm(_patches(_one_pixel(v)))
     except ShapeError as error:
         raise ShapeError(f"extents or padding are too large: {error} ({v.shape()})") from None
 
@@ -64,6 +65,23 @@ def _one_pixel(v: Conv) -> Conv:
         layout="CHWN" if v.layout == "CHWN" else "NHWC",
         filters="CRSK" if v.filters == "CRSK" else "KRSC",
     )
+
+
+def _patches(v: Conv) -> Conv:
+    """The convolution of stride 1 that computes the same as ``v``, if its filters divide images in NHWC into patches:
+    the pixels of a row of a patch are the channels of one pixel, the rows of a patch are the height of an image, and
+    the rows of patches its depth. ``v``, if TMA loads its pixels, whose channels are whole 16 bytes and whose strides
+    are small."""
+    divided = all(
+        extent % taps == 0 and (extent == taps or stride == taps)
+        for extent, taps, stride in zip((v.h, v.w), (v.r, v.s), v.strides[1:], strict=True)
+    )
+    plain = (v.layout, v.filters, v.groups, v.deep) == ("NHWC", "KRSC", 1, False) and v.dilations == (1, 1, 1)
+    pixel, patches = v.c * v.element.bytes, divided and plain and not any(sum(v.pads, ()))
+    loaded = pixel % ALIGNED == 0 and max(v.strides) <= TMA_STRIDE
+    if loaded or not patches or pixel * v.s % ALIGNED or v.direction == "input_grad":
+        return v
+    return replace(v, c=v.c * v.s, d=v.h // v.r, h=v.r, w=v.w // v.s, s=1, stride=1)
 
 
 def _implicit_gemm(v: Conv) -> KernelProblem:
