@@ -36,7 +36,7 @@ from ptxgen.api.arrays import (
 from ptxgen.api.conv_layouts import FILTERS, LAYOUTS, ConvArguments, Extents, inverse, packed_strides
 from ptxgen.api.epilogue_args import Activation, checked_activation, text_of
 from ptxgen.arguments import flag, plain, shown, word
-from ptxgen.errors import DtypeError, ShapeError
+from ptxgen.errors import DtypeError, InputError, ShapeError
 from ptxgen.lowering.lower import lower
 from ptxgen.operations.conv.problem import Conv
 from ptxgen.problem.base import ELEMENTWISE_OPERANDS, OUT_DTYPES
@@ -60,9 +60,9 @@ WEIGHT_GRAD = Signature("weight_grad", ("images", "grads"), ("images", "results"
 #: a transposed convolution is the input gradient of a convolution, whose results have the shape of ``images``
 TRANSPOSED = Signature("input_grad", ("images", "filters"), ("results", "filters"), "images")
 #: the epilogue operands, in the order of the kernel parameters
-EPILOGUE_NAMES = ("bias", "residual", "aux")
+EPILOGUE_NAMES = ("bias", "residual", "sums", "aux")
 #: for each name of ``EPILOGUE_NAMES`` its array, or None
-Epilogue = tuple[Any, Any, Any]
+Epilogue = tuple[Any, Any, Any, Any]
 #: role -> the problem's field for the alignment
 ALIGNMENT_FIELDS = {"images": "aligned_input", "filters": "aligned_filter", "results": "aligned_output"}
 
@@ -81,6 +81,7 @@ def conv2d(
     residual: Any = None,
     activation: Activation | None = None,
     aux: Any = None,
+    sums: Any = None,
     out: Any = None,
     compute: str | None = None,
     deterministic: bool = False,
@@ -101,7 +102,9 @@ def conv2d(
     elements (one per filter) of the result's dtype, float32 for 8-bit results. ``residual``: shape and dtype of the
     result. ``activation``: as for ``gemm``; relu_grad gives 0 where ``aux``, an array like the residual, is at most 0,
     and the sum elsewhere. A gated activation takes the filters of a group in pairs, a gate and a value in turn: results
-    are float16, bfloat16 or float32 and have K/2 channels. ``vendor``: auto: cuDNN computes the convolution if it is
+    are float16, bfloat16 or float32 and have K/2 channels. ``sums``: an array like the result to which the kernel also
+    stores the sums, the argument of the activation, for its gradient (``gelu_grad`` with ``aux``); with a gated
+    activation it has K channels, and NHWC must be the order of the results in memory. ``vendor``: auto: cuDNN computes the convolution if it is
     measured or predicted to be faster; never: ptxgen does; None: the value of ``PTXGEN_VENDOR``. Dtypes, ``out``,
     ``compute``, ``deterministic``, ``workspace``, devices and streams: as for ``gemm``.
 
@@ -115,7 +118,7 @@ def conv2d(
     ShapeError, DtypeError, OverlapError, InputError: an argument breaks a rule.
     """
     arguments = (2, stride, padding, dilation, groups, layout, filter_layout, 0, exact_nonfinite)
-    epilogue = bias, residual, aux
+    epilogue = bias, residual, sums, aux
     return _call(
         FORWARD, images, filters, None, arguments, out, compute, deterministic, epilogue, activation, workspace, vendor
     )
@@ -135,6 +138,7 @@ def conv1d(
     residual: Any = None,
     activation: Activation | None = None,
     aux: Any = None,
+    sums: Any = None,
     out: Any = None,
     compute: str | None = None,
     deterministic: bool = False,
@@ -144,7 +148,7 @@ def conv1d(
 ) -> Any:
     """``conv2d`` with one spatial axis: layouts NCW, NWC, CWN; filters KCS, KSC, CSK."""
     arguments = (1, stride, padding, dilation, groups, layout, filter_layout, 0, exact_nonfinite)
-    epilogue = bias, residual, aux
+    epilogue = bias, residual, sums, aux
     return _call(
         FORWARD, images, filters, None, arguments, out, compute, deterministic, epilogue, activation, workspace, vendor
     )
@@ -164,6 +168,7 @@ def conv3d(
     residual: Any = None,
     activation: Activation | None = None,
     aux: Any = None,
+    sums: Any = None,
     out: Any = None,
     compute: str | None = None,
     deterministic: bool = False,
@@ -173,7 +178,7 @@ def conv3d(
 ) -> Any:
     """``conv2d`` with three spatial axes: layouts NCDHW, NDHWC, CDHWN; filters KCTRS, KTRSC, CTRSK."""
     arguments = (3, stride, padding, dilation, groups, layout, filter_layout, 0, exact_nonfinite)
-    epilogue = bias, residual, aux
+    epilogue = bias, residual, sums, aux
     return _call(
         FORWARD, images, filters, None, arguments, out, compute, deterministic, epilogue, activation, workspace, vendor
     )
@@ -194,6 +199,7 @@ def conv_transpose2d(
     residual: Any = None,
     activation: Activation | None = None,
     aux: Any = None,
+    sums: Any = None,
     out: Any = None,
     compute: str | None = None,
     deterministic: bool = False,
@@ -212,7 +218,7 @@ def conv_transpose2d(
     gated one. Other arguments, dtypes and errors: as for ``conv2d``.
     """
     arguments = (2, stride, padding, dilation, groups, layout, filter_layout, output_padding, exact_nonfinite)
-    epilogue = bias, residual, aux
+    epilogue = bias, residual, sums, aux
     return _call(
         TRANSPOSED,
         images,
@@ -244,6 +250,7 @@ def conv_transpose1d(
     residual: Any = None,
     activation: Activation | None = None,
     aux: Any = None,
+    sums: Any = None,
     out: Any = None,
     compute: str | None = None,
     deterministic: bool = False,
@@ -253,7 +260,7 @@ def conv_transpose1d(
 ) -> Any:
     """``conv_transpose2d`` with one spatial axis: layouts NCW, NWC, CWN; filters KCS, KSC, CSK."""
     arguments = (1, stride, padding, dilation, groups, layout, filter_layout, output_padding, exact_nonfinite)
-    epilogue = bias, residual, aux
+    epilogue = bias, residual, sums, aux
     return _call(
         TRANSPOSED,
         images,
@@ -285,6 +292,7 @@ def conv_transpose3d(
     residual: Any = None,
     activation: Activation | None = None,
     aux: Any = None,
+    sums: Any = None,
     out: Any = None,
     compute: str | None = None,
     deterministic: bool = False,
@@ -294,7 +302,7 @@ def conv_transpose3d(
 ) -> Any:
     """``conv_transpose2d`` with three spatial axes: layouts NCDHW, NDHWC, CDHWN; filters KCTRS, KTRSC, CTRSK."""
     arguments = (3, stride, padding, dilation, groups, layout, filter_layout, output_padding, exact_nonfinite)
-    epilogue = bias, residual, aux
+    epilogue = bias, residual, sums, aux
     return _call(
         TRANSPOSED,
         images,
@@ -338,7 +346,7 @@ def conv2d_input_grad(
     If the images are results of a ReLU, ``activation="relu_grad", aux=images`` gives the gradient with respect to the
     ReLU's input. ``residual``: another gradient of the same images, which is added before the activation."""
     arguments = (2, stride, padding, dilation, groups, layout, filter_layout, 0, exact_nonfinite)
-    shape, epilogue = _extents(input_shape, "input_shape"), (None, residual, aux)
+    shape, epilogue = _extents(input_shape, "input_shape"), (None, residual, None, aux)
     return _call(
         INPUT_GRAD,
         grads,
@@ -394,7 +402,7 @@ def _call(
     out: Any,
     compute: str | None,
     deterministic: bool,
-    epilogue: Epilogue = (None, None, None),
+    epilogue: Epilogue = (None, None, None, None),
     activation: Activation | None = None,
     workspace: Any = None,
     vendor: str | None = None,
@@ -547,11 +555,11 @@ def launch_uncached(
         drivers.require_device(on, **dict(zip(names, views, strict=True)))
         packed = [_pack(arguments, role, v, memory[role]) for role, v in zip(roles, views, strict=True)]
         fields |= {ALIGNMENT_FIELDS[role]: alignment_of(v.address) for role, v in zip(roles, packed, strict=True)}
-        # the epilogue loads elementwise operands with the vector width of the stores
+        # the epilogue accesses elementwise operands and sums with the vector width of the stores
         elementwise = [
             tensor(x, name)
             for name, x in zip(EPILOGUE_NAMES, epilogue, strict=True)
-            if name in ELEMENTWISE_OPERANDS and x is not None
+            if name in (*ELEMENTWISE_OPERANDS, "sums") and x is not None
         ]
         accessed = elementwise if given is None else [given, *elementwise]
         fields[ALIGNMENT_FIELDS[result_role]] = min([16, *(alignment_of(v.address) for v in accessed)])
@@ -564,7 +572,11 @@ def launch_uncached(
     target = tensor(result, "out")
     _check_out(arguments, problem, result_role, target, **dict(zip(names, views, strict=True)))
     epilogue_args = _epilogue_args(arguments, problem, result_role, epilogue, target)
-    require_disjoint(target, **dict(zip(names, views, strict=True)), **epilogue_args)
+    operands = dict(zip(names, views, strict=True))
+    require_disjoint(target, **operands, **epilogue_args)
+    if "sums" in epilogue_args:
+        others = {name: v for name, v in epilogue_args.items() if name != "sums"}
+        require_disjoint(epilogue_args["sums"], "sums", **operands, **others)
     if target.host and (size := caller_workspace.refuse_host_workspace(workspace)) is not None:
         return size
     if 0 in target.shape:
@@ -639,11 +651,14 @@ def _check_operands(a: View, b: View, name_a: str, name_b: str) -> None:
 
 
 def _epilogue(epilogue: Epilogue, activation: Activation | None) -> str:
-    """The epilogue operations in the form of ``Conv.epilogue``. InputError: the activation and ``aux`` do not agree."""
-    bias, residual, aux = epilogue
+    """The epilogue operations in the form of ``Conv.epilogue``. InputError: the activation does not agree with ``aux``
+    or ``sums``."""
+    *arrays, aux = epilogue
     activation = checked_activation(activation, aux)
-    ops = ("bias" if bias is not None else "", "residual" if residual is not None else "", activation or "")
-    return ",".join(op for op in ops if op)
+    if arrays[-1] is not None and activation is None:
+        raise InputError("sums is an array; activation must then be given, because out has the sums")
+    given = zip(("bias", "residual", "store_sums"), arrays, strict=True)
+    return ",".join([*(op for op, x in given if x is not None), *([activation] if activation else [])])
 
 
 def _layouts(arguments: ConvArguments, arrays: dict[str, View | None]) -> tuple[str, str]:
@@ -743,14 +758,20 @@ def _epilogue_args(
     for name, x in zip(EPILOGUE_NAMES, epilogue, strict=True):
         if x is None:
             continue
-        want = (channels,) if name == "bias" else out.shape
+        sums = name == "sums"
+        want = (channels,) if name == "bias" else _shape(arguments, problem.of_sums(), result_role) if sums else out.shape
         v = tensor(x, name)
         if v.shape != want:
             of_bias = "one per filter" if problem.direction == "forward" else "one per channel of the result"
-            rule = of_bias if name == "bias" else "like the result"
+            rule = of_bias if name == "bias" else "that of the sums" if sums else "like the result"
             raise ShapeError(f"{name} has shape {v.shape}; it must have {want}, {rule}")
         if v.dtype is not (element := problem.epilogue_operand_dtype(name)):
             raise DtypeError(f"{name} is {v.dtype}; it must be {element} for results of {out.dtype}")
+        if sums and problem.gated and v.address % (2 * element.bytes):
+            raise ShapeError(
+                f"sums starts at {v.address:#x}; with a gated activation it must be a multiple of {2 * element.bytes}"
+                " bytes"
+            )
         require_same_memory(name, v, "out", out)
         if not v.host and (
             channels > 1 and v.strides != (1,)
@@ -796,4 +817,7 @@ def _compute_on_host(
     arrays["A"] = np.ascontiguousarray(as_numpy(a)).reshape(first)
     arrays["B"] = np.ascontiguousarray(as_numpy(b)).reshape(second)
     arrays["C"] = np.empty(third, into.dtype)
-    into[...] = on_host.compute_on_host(problem, arrays, use=vendor)["C"].reshape(into.shape)
+    results = on_host.compute_on_host(problem, arrays, use=vendor)
+    into[...] = results["C"].reshape(into.shape)
+    if "sums" in results:
+        as_numpy(epilogue_args["sums"])[...] = results["sums"]

@@ -366,7 +366,7 @@ def _kernel(
             out,
             launching.compute(a, tf32),
             deterministic,
-            (third, None, None),
+            (third, None, None, None),
             text,
             None,
             allocation(out),

@@ -160,11 +160,11 @@ def test_wrong_result_is_found(corrupted: str, monkeypatch: pytest.MonkeyPatch) 
     driver = EmulatedDriver()
 
     def wrong(*arguments: Any) -> Any:
-        out, unchanged = guarded(*arguments)
+        outputs, unchanged = guarded(*arguments)
         if corrupted == "result":
-            out = out.copy()
-            out.flat[17] += 1
-        return out, unchanged and corrupted == "result"
+            outputs["C"] = outputs["C"].copy()
+            outputs["C"].flat[17] += 1
+        return outputs, unchanged and corrupted == "result"
 
     monkeypatch.setattr(conv_check, "guarded", wrong)
     deviation = check(driver, PLAIN, chosen(PLAIN, driver))

@@ -63,7 +63,7 @@ FAMILY = TileFamily(
     issuer_tile=_issuer_tile,
     thread_products=_thread_products,
     plan=_plan,
-    provides=frozenset(("plus_times", "store_tile", "strips", "strips_output")),
+    provides=frozenset(("plus_times", "store_tile", "store_sums", "strips", "strips_output")),
     features={
         "ns": lambda c: c.strip_results * c.strip_columns,
         "ml": lambda c: c.block_rows,

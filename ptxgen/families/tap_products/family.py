@@ -16,7 +16,7 @@ FAMILY = Family(
     candidates=TapSpace(),
     model=module("ptxgen.families.tap_products.perf_model"),
     plan=class_in("ptxgen.families.tap_products.plan", "TapPlan"),
-    provides=frozenset(("plus_times", "store_tile", "few_results", "few_results_output")),
+    provides=frozenset(("plus_times", "store_tile", "store_sums", "few_results", "few_results_output")),
     scope="convolutions of NCHW and NHWC, and input gradients with stride 1, without groups, of two dimensions, from 2"
     f" to {MAX_PRODUCTS} taps of all filters and {LEAST_CHANNELS} or more channels",
     instructions=("fma", "mma.sync"),

@@ -112,26 +112,32 @@ def boxes(p: Conv, limit: int) -> list[Box]:
     ]
 
 
-def guarded(runner: Runner, arrays: Mapping[str, Array], alpha: float, beta: float) -> tuple[Array, bool]:
-    """The pair (result of a kernel, True if the guard zones around the result and around the operands did not
+def guarded(
+    runner: Runner, arrays: Mapping[str, Array], alpha: float, beta: float
+) -> tuple[dict[str, Array], bool]:
+    """The pair (outputs of a kernel by name, True if the guard zones around the outputs and around the operands did not
     change)."""
-    driver, p, c = runner.driver, runner.problem, arrays["C"]
+    driver, p = runner.driver, runner.problem
     zone = np.full(GUARD // p.output.bytes, p.output.poison, p.output.numpy)
-    wide = np.concatenate([zone, c.reshape(-1), zone])
-    after = np.empty_like(wide)
-    with Buffers(driver, {**arrays, "C": wide}) as buffers:
+    wide = {name: np.concatenate([zone, arrays[name].reshape(-1), zone]) for name in p.outputs}
+    outputs, unchanged = {}, True
+    with Buffers(driver, {**arrays, **wide}) as buffers:
         at = buffers.addresses
-        runner.bind(at | {"C": at["C"] + GUARD}, alpha, beta)()
+        runner.bind(at | {name: at[name] + GUARD for name in wide}, alpha, beta)()
         driver.synchronize()
-        driver.download(at["C"], after)
-        unchanged = after[: zone.size].tobytes() == zone.tobytes() == after[zone.size + c.size :].tobytes()
+        for name, before in wide.items():
+            after = np.empty_like(before)
+            driver.download(at[name], after)
+            inner = after[zone.size : after.size - zone.size]
+            unchanged &= after[: zone.size].tobytes() == zone.tobytes() == after[zone.size + inner.size :].tobytes()
+            outputs[name] = inner.reshape(arrays[name].shape)
         for name in ("A", "B"):
             x = arrays[name]
             read = np.empty(x.shape, x.dtype)
             if x.size:
                 driver.download(at[name], read)
             unchanged &= read.tobytes() == x.tobytes()
-    return after[zone.size : zone.size + c.size].reshape(c.shape), unchanged
+    return outputs, unchanged
 
 
 def adjoint(p: Conv, arrays: Mapping[str, Array], result: Array, seed: int) -> tuple[float, float]:
@@ -156,9 +162,9 @@ def adjoint(p: Conv, arrays: Mapping[str, Array], result: Array, seed: int) -> t
 
 def check_conv(driver: Driver, p: Conv, config: Config, seed: int = 0, row_padding: int = 0) -> Iterator[CheckResult]:
     """The results of checking a convolution with each of ``check.CASES``, and of the identity between a convolution and
-    its gradients (except for 8-bit results, which saturate). Integer results must be exact unless the transforms of the
-    family round. If a kernel wrote memory outside the result, the deviation is at (-1,). ``row_padding`` is unused,
-    because results have guard zones."""
+    its gradients (except for 8-bit results, which saturate). Sums that the kernel stores beside results are compared,
+    too. Integer results must be exact unless the transforms of the family round. If a kernel wrote memory outside its
+    outputs, the deviation is at (-1,). ``row_padding`` is unused, because outputs have guard zones."""
     runner = Runner.of(driver, p, config)
     exact = registry.of(config).exact_integers
     try:
@@ -170,8 +176,13 @@ def check_conv(driver: Driver, p: Conv, config: Config, seed: int = 0, row_paddi
             if initial == "nan":
                 arrays["C"] = np.full_like(arrays["C"], p.output.poison)
             ref = reference(p, arrays, alpha, beta)
-            out, unchanged = guarded(runner, arrays, alpha, beta)
+            outputs, unchanged = guarded(runner, arrays, alpha, beta)
+            out = outputs["C"]
             deviation = verdict(inputs, out, ref) if exact else compare(out, ref)
+            if p.stores_sums:
+                of_sums = reference(p.of_sums(), arrays, alpha, beta)
+                beside = verdict(inputs, outputs["sums"], of_sums) if exact else compare(outputs["sums"], of_sums)
+                deviation = max(deviation, beside, key=lambda x: x.ratio)
             if not unchanged or runner.workspace_dirty():
                 deviation = Deviation(np.inf, (-1,), deviation.worst)
             yield CheckResult(inputs if beta == 0 else f"{inputs}, alpha={alpha:g}, beta={beta:g}", deviation)

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 from ptxgen.arguments import shown, word
 from ptxgen.errors import InputError, ShapeError
 from ptxgen.operations.conv.spatial import PerAxis, per_axis, per_axis_text
 from ptxgen.problem.base import EXACT_NONFINITE, EXTENT_LIMIT, MEMORY_LIMIT, ProblemBase, described
 from ptxgen.problem.dtypes import Dtype
+from ptxgen.problem.epilogue_ops import STORE
 
 #: layout of images and results -> the filters' natural layout
 FILTERS = {"NCHW": "KCRS", "NHWC": "KRSC", "CHWN": "CRSK"}
@@ -51,7 +52,9 @@ class Conv(ProblemBase):
     ``epilogue``, not for ``weight_grad``: ``scale``, ``bias`` (one for each channel of the result), ``residual`` (of
     the result's shape), an activation or ``relu_grad`` (with ``aux`` of the result's shape), as for Gemm. A gated
     activation, for ``forward`` alone, takes the filters of a group in pairs, a gate and a value in turn: results have
-    K/2 channels, while scales and the bias precede it, so that the bias has K elements.
+    K/2 channels, while scales and the bias precede it, so that the bias has K elements. ``store_sums``, before the
+    activation, stores the sums to ``sums``, an array like the result; with a gated activation, which then takes the
+    layout NHWC, it has K channels.
     ``aligned_input``, ``aligned_filter``, ``aligned_output``: the alignment in bytes of the addresses of images,
     filters and results. ``exact_nonfinite``: infinities and NaN reach only the results that depend on them, which
     excludes Winograd's algorithm, ``fold``, and zeros between the filters of groups or in place of taps.
@@ -107,6 +110,7 @@ class Conv(ProblemBase):
     SHAPE_FORM = "N=,C=,H=,W=,K=,R=,S=[,D=,T=,stride=,pad=,dilation=,groups=]"
     CODE_OPTIONS = ("filters", "direction", "compute", "out", "epilogue")
     GATED = True
+    WRITES: ClassVar[tuple[str, ...]] = (STORE,)
 
     @classmethod
     def epilogue_rows(cls) -> tuple[tuple[str, ...], ...]:
@@ -143,6 +147,11 @@ class Conv(ProblemBase):
             groups, count = (f" and groups is {self.groups}", "k/groups") if self.groups > 1 else ("", "it")
             raise ShapeError(
                 f"k is {self.k}{groups}; with a gated activation {count} must be even: a gate and a value in turn"
+            )
+        if "store_sums" in given and self.layout != "NHWC":
+            raise InputError(
+                f"epilogue is {self.epilogue!r} and layout is {self.layout}; with store_sums and a gated activation"
+                " layout must be NHWC, in which a gate and its value are adjacent"
             )
 
     def _require_memory(self) -> None:
@@ -294,8 +303,19 @@ class Conv(ProblemBase):
 
     @property
     def bytes(self) -> int:
-        """A lower bound of the bytes moved: images, filters and results once each."""
-        return sum(math.prod(self.extents(x).values()) * self.dtype_of(x).bytes for x in "xwy")
+        """A lower bound of the bytes moved: images, filters, results and stored sums once each."""
+        sums = math.prod(self.of_sums().stored[2]) * self.output.bytes if self.stores_sums else 0
+        return sum(math.prod(self.extents(x).values()) * self.dtype_of(x).bytes for x in "xwy") + sums
+
+    @property
+    def stores_sums(self) -> bool:
+        """True if the kernel stores the sums beside the result."""
+        return "store_sums" in self.epilogue_ops
+
+    def of_sums(self) -> Conv:
+        """The convolution whose results are the sums that ``store_sums`` stores."""
+        before = self.epilogue_ops[: self.epilogue_ops.index("store_sums")]
+        return replace(self, epilogue=",".join(before))
 
     # ---- tensors: x images, w filters, y results
 
@@ -363,6 +383,8 @@ class Conv(ProblemBase):
         one: tuple[tuple[int, ...], tuple[int, ...]] = ((1,), (1,))
         bias = (self.sum_channels,), channels
         known = {"scale_a": one, "scale_b": one, "bias": bias, "residual": (result, result), "aux": (result, result)}
+        if self.stores_sums:
+            known["sums"] = (self.of_sums().stored[2],) * 2
         return {name: known[name] for name in self.epilogue_operands}
 
     def dtype_of(self, tensor: str) -> Dtype:
