@@ -241,6 +241,33 @@ class Checks(Tensors):
             y = step(*half)
             torch.testing.assert_close(y.double(), wanted[0], rtol=4e-3, atol=4e-3)
 
+    @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+    @pytest.mark.parametrize("name", ["conv1d", "conv2d", "conv3d", "conv_transpose2d"])
+    def test_one_kernel_computes_an_activation_and_its_sums(self, name, dtype, monkeypatch):
+        """While gradients are recorded, in eager and compiled calls, in each memory format."""
+        spatial = (2, 3, 4)[-{"1": 1, "2": 2, "3": 3}[name[-2]] :]
+        given = [x.to(dtype) for x in self.tensors(((2, 4, *spatial), (4, 4, *(2 for _ in spatial)), (4,)))]
+        wide = [x.double().requires_grad_() for x in given]
+        functional.silu(THEIRS[name](*wide)).square().sum().backward()
+        step = lambda *a: getattr(pt, name)(*a, activation="silu")  # noqa: E731
+        torch.compiler.reset()
+        calls = [step, step, torch.compile(step, backend="aot_eager", fullgraph=True)]
+        for operator in (conv.CONV_ACTIVATION, conv.CONV_INPUT_GRAD_ACTIVATION, activations.ACTIVATION):
+            monkeypatch.setattr(operator, "kernel", None)
+        monkeypatch.setattr(activations, "value", None)
+        formats = {2: [torch.channels_last], 3: [torch.channels_last_3d]}.get(len(spatial), [])
+        bound = {"rtol": 4e-2, "atol": 1e-1} if dtype is not torch.float32 else {"rtol": 1e-4, "atol": 1e-4}
+        for form in (torch.contiguous_format, *formats):
+            first = given[0].contiguous(memory_format=form)
+            for call in calls:
+                leaves = [x.clone().requires_grad_() for x in (first, *given[1:])]
+                y = call(*leaves)
+                assert y.is_contiguous(memory_format=form)
+                torch.testing.assert_close(y.double(), functional.silu(THEIRS[name](*wide)), **bound)
+                y.square().sum().backward()
+                for x, z in zip(leaves, wide, strict=True):
+                    torch.testing.assert_close(x.grad.double(), z.grad, **bound)
+
     @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
     def test_gated_convolutions_keep_the_memory_format(self, dtype, monkeypatch):
         """Kernels, and PyTorch where gradients are recorded and for float64, keep the format; so do compiled calls."""
@@ -493,6 +520,13 @@ class Checks(Tensors):
                 ([1, 2, 4, 4], [1, 1], [1, 1, 1, 1], [1, 1], 1, "relu"),
             ),
             ("conv_activation", ((1, 2, 4, 3), (4, 2, 3, 3), (4,)), ([2, 1], [1, 1, 0, 1], [1, 1], 1, "swiglu")),
+            ("conv_activation_sums", ((1, 2, 4, 3), (2, 1, 3, 3), (2,)), ([2, 1], [1, 1, 0, 1], [1, 1], 2, "relu")),
+            ("conv_activation_sums", ((1, 2, 4, 3), (4, 2, 3, 3), (4,)), ([2, 1], [1, 1, 0, 1], [1, 1], 1, "swiglu")),
+            (
+                "conv_input_grad_activation_sums",
+                ((1, 2, 4, 4), (2, 2, 3, 3), (2,)),
+                ([1, 2, 4, 4], [1, 1], [1, 1, 1, 1], [1, 1], 1, "silu"),
+            ),
             ("activation", ((3, 4),), ("x*up", -1)),
             ("activation", ((1, 4, 2, 3),), ("geglu", 1)),
             ("gemm_jagged", ((4, 2), (2, 2, 3)), ("offsets",)),

@@ -104,9 +104,10 @@ def conv2d(
     and the sum elsewhere. A gated activation takes the filters of a group in pairs, a gate and a value in turn: results
     are float16, bfloat16 or float32 and have K/2 channels. ``sums``: an array like the result to which the kernel also
     stores the sums, the argument of the activation, for its gradient (``gelu_grad`` with ``aux``); with a gated
-    activation it has K channels, and NHWC must be the order of the results in memory. ``vendor``: auto: cuDNN computes the convolution if it is
-    measured or predicted to be faster; never: ptxgen does; None: the value of ``PTXGEN_VENDOR``. Dtypes, ``out``,
-    ``compute``, ``deterministic``, ``workspace``, devices and streams: as for ``gemm``.
+    activation it has K channels, and NHWC must be the order of the results in memory. ``vendor``: auto: cuDNN computes
+    the convolution if it is measured or predicted to be faster; never: ptxgen does; None: the value of
+    ``PTXGEN_VENDOR``. Dtypes, ``out``, ``compute``, ``deterministic``, ``workspace``, devices and streams: as for
+    ``gemm``.
 
     3x3 filters with stride 1, and both gradients, may be computed in f32 by Winograd's algorithm. If all data are of
     one order of magnitude, its errors are at most three times those of direct sums, but a NaN or an infinity also makes
@@ -758,16 +759,18 @@ def _epilogue_args(
     for name, x in zip(EPILOGUE_NAMES, epilogue, strict=True):
         if x is None:
             continue
-        sums = name == "sums"
-        want = (channels,) if name == "bias" else _shape(arguments, problem.of_sums(), result_role) if sums else out.shape
+        want, rule = out.shape, "like the result"
+        if name == "bias":
+            want = (channels,)
+            rule = "one per filter" if problem.direction == "forward" else "one per channel of the result"
+        elif name == "sums":
+            want, rule = _shape(arguments, problem.of_sums(), result_role), "that of the sums"
         v = tensor(x, name)
         if v.shape != want:
-            of_bias = "one per filter" if problem.direction == "forward" else "one per channel of the result"
-            rule = of_bias if name == "bias" else "that of the sums" if sums else "like the result"
             raise ShapeError(f"{name} has shape {v.shape}; it must have {want}, {rule}")
         if v.dtype is not (element := problem.epilogue_operand_dtype(name)):
             raise DtypeError(f"{name} is {v.dtype}; it must be {element} for results of {out.dtype}")
-        if sums and problem.gated and v.address % (2 * element.bytes):
+        if name == "sums" and problem.gated and v.address % (2 * element.bytes):
             raise ShapeError(
                 f"sums starts at {v.address:#x}; with a gated activation it must be a multiple of {2 * element.bytes}"
                 " bytes"

@@ -2,7 +2,8 @@
 
 There are three operators: the convolution, its gradient with respect to the input, and its gradient with respect to the
 weight. The gradients of each operator are computed by the other two, so that convolutions can be differentiated any
-number of times. Two more operators compute an activation of the results of the first two.
+number of times. Two more operators compute an activation of the results of the first two, and two others return these
+results, the sums, beside the activation.
 """
 
 from __future__ import annotations
@@ -69,8 +70,9 @@ def conv2d(
 
     ``activation``: as for ``linear``. A gated one (swiglu, geglu, or an expression of ``x`` and ``up``) takes the
     filters of a group in pairs, a gate and a value in turn: the result has K/2 channels. The kernel computes the
-    activation; PyTorch does if a gradient is recorded, and for float64 if PTX lacks the functions or the activation is
-    gated.
+    activation; if a gradient is recorded, it also stores the sums, of which PyTorch computes the gradient of the
+    activation. PyTorch computes a gated activation if a gradient is recorded, and for float64 also others if PTX lacks
+    the functions.
 
     ShapeError, DtypeError, InputError: an argument breaks a rule.
     """
@@ -166,7 +168,7 @@ def _convolution(
     taps = tuple(weight.shape[2:]) if isinstance(padding, str) else None
     geometry = _geometry(dims, stride, padding, dilation, groups, taps)
     _activated_shape((input.shape[0], weight.shape[0]), geometry[-1], text)
-    return _activated(CONV, CONV_ACTIVATION, text, input, weight, bias, *geometry)
+    return _activated(CONV, CONV_ACTIVATION, CONV_ACTIVATION_SUMS, text, input, weight, bias, *geometry)
 
 
 def _transposed(
@@ -213,25 +215,27 @@ def _transposed(
         )
     if any(n < 1 for n in shape[2:]):
         raise ShapeError(f"padding is {padding}; the result would have shape {tuple(shape)}, without pixels")
-    return _activated(CONV_INPUT_GRAD, CONV_INPUT_GRAD_ACTIVATION, text, input, weight, bias, shape, *geometry)
+    operators = CONV_INPUT_GRAD, CONV_INPUT_GRAD_ACTIVATION, CONV_INPUT_GRAD_ACTIVATION_SUMS
+    return _activated(*operators, text, input, weight, bias, shape, *geometry)
 
 
 def _activated(
     product: Operator,
     activated: Operator,
+    stored: Operator,
     text: str | None,
     input: Tensor,
     weight: Tensor,
     bias: Tensor | None,
     *rest: Any,
 ) -> Tensor:
-    """The result of ``product``, or its activation, which the kernel of ``activated`` computes where no gradient is
-    recorded."""
+    """The result of ``product``, or its activation. Where a gradient is recorded, ``stored`` computes the activation
+    and the sums, which the gradient reads; else ``activated`` computes the activation alone."""
     result: Tensor
     if text is None:
         result = product(input, weight, bias, *rest)
-    elif activations.records_gradient(input, weight, bias):  # the gradient reads the sums
-        result = activations.ACTIVATION(product(input, weight, bias, *rest), text, CHANNELS)
+    elif activations.records_gradient(input, weight, bias):
+        result = stored(input, weight, bias, *rest, text)[0]
     else:
         result = activated(input, weight, bias, *rest, text)
     return result
@@ -316,9 +320,11 @@ def _key(
     shape: Any,
     geometry: tuple[Any, ...],
     text: str | None = None,
+    stores_sums: bool = False,
 ) -> Any:
     shape = tuple(shape) if shape.__class__ is list else shape
-    return key_of(signature.direction, (launching.settings(a, "conv"), shape, _hashable(geometry), text), a, b, bias)
+    options = launching.settings(a, "conv"), shape, _hashable(geometry), text, stores_sums
+    return key_of(signature.direction, options, a, b, bias)
 
 
 def _kernel(
@@ -330,14 +336,16 @@ def _kernel(
     shape: Sequence[int] | None,
     geometry: tuple[Any, ...],
     text: str | None = None,
+    sums: Tensor | None = None,
 ) -> Tensor:
     """The result of the operation that a signature of ``ptxgen.api.conv`` names. ``names``: the names of ``a`` and
     ``b`` in errors; ``shape``: the shape of a gradient, None for a convolution; ``geometry``: stride, padding, dilation
-    and groups; ``text``: the activation."""
-    key, at_a, at_b, at_bias = _key(signature, a, b, bias, shape, geometry, text)
+    and groups; ``text``: the activation; ``sums``: a new tensor like the result, to which the sums are stored, or
+    None."""
+    key, at_a, at_b, at_bias = _key(signature, a, b, bias, shape, geometry, text, sums is not None)
     launch = launches.cached(key)
     if launch is not None:
-        return launching.launch(*launch[:2], at_a, at_b, at_bias)
+        return launching.launch(*launch[:2], at_a, at_b, at_bias if sums is None else (*at_bias, sums.data_ptr()))
     (tf32, deterministic), geometry = launching.settings(a, "conv"), _hashable(geometry)
     stride, padding, dilation, groups = geometry
     check_operands(**{names[0]: a, names[1]: b, "bias": bias})
@@ -346,7 +354,7 @@ def _kernel(
     if 0 in shape:
         return out
     if 0 in a.shape or 0 in b.shape:  # sums without terms
-        sums = _empty(shape, a, b)
+        sums = _empty(shape, a, b) if sums is None else sums
         sums = sums.zero_() if bias is None else sums.copy_(bias.view(-1, *(1,) * (sums.dim() - 2)).expand(shape))
         return sums if text is None else activations.value(text, sums, CHANNELS)
     pairs = tuple(zip(padding[::2], padding[1::2], strict=True))
@@ -366,7 +374,7 @@ def _kernel(
             out,
             launching.compute(a, tf32),
             deterministic,
-            (third, None, None, None),
+            (third, None, sums, None),
             text,
             None,
             allocation(out),
@@ -398,6 +406,32 @@ def _input_grad_activation(grad: Tensor, weight: Tensor, bias: Tensor | None, sh
     if not activations.has_kernel(text, grad.dtype):
         return activations.value(text, _conv_input_grad(grad, weight, bias, shape, *geometry))
     return _kernel(conv.INPUT_GRAD, ("grad", "weight"), grad, weight, bias, shape, tuple(geometry), text)
+
+
+def _conv_activation_sums(input: Tensor, weight: Tensor, bias: Tensor | None, *rest: Any) -> tuple[Tensor, Tensor]:
+    *geometry, activation = rest
+    text = activations.checked(activation)
+    if activations.is_gated(text) or not activations.has_kernel(text, input.dtype):
+        _activated_shape((input.shape[0], weight.shape[0]), geometry[-1], text)
+        sums = _conv(input, weight, bias, *geometry)
+        return activations.value(text, sums, CHANNELS), sums
+    check_operands(input=input, weight=weight, bias=bias)
+    sums = _empty(_result_shape(input, weight, bias, *geometry), input, weight)
+    names = "input", "weight"
+    return _kernel(conv.FORWARD, names, input, weight, bias, None, tuple(geometry), text, sums), sums
+
+
+def _input_grad_activation_sums(
+    grad: Tensor, weight: Tensor, bias: Tensor | None, shape: Any, *rest: Any
+) -> tuple[Tensor, Tensor]:
+    *geometry, activation = rest
+    text = _elementwise(activation)
+    if not activations.has_kernel(text, grad.dtype):
+        sums = _conv_input_grad(grad, weight, bias, shape, *geometry)
+        return activations.value(text, sums), sums
+    check_operands(grad=grad, weight=weight, bias=bias)
+    sums, names = _empty(shape, grad, weight), ("grad", "weight")
+    return _kernel(conv.INPUT_GRAD, names, grad, weight, bias, shape, tuple(geometry), text, sums), sums
 
 
 def _elementwise(activation: str) -> str:
@@ -495,6 +529,14 @@ def _fake_input_grad_activation(*args: Any) -> Tensor:
     return _fake_input_grad(*args[:-1])
 
 
+def _fake_conv_activation_sums(*args: Any) -> tuple[Tensor, Tensor]:
+    return _fake_conv_activation(*args), _fake_conv(*args[:-1])
+
+
+def _fake_input_grad_activation_sums(*args: Any) -> tuple[Tensor, Tensor]:
+    return _fake_input_grad_activation(*args), _fake_input_grad(*args[:-1])
+
+
 def _fake_weight_grad(input: Tensor, grad: Tensor, shape: Sequence[int], *rest: Any) -> Tensor:
     check_operands(input=input, grad=grad)
     return _empty(shape, input, grad)
@@ -531,8 +573,11 @@ def _backward_keys(grad: Tensor, weight: Tensor, input: Tensor, rest: tuple[Any,
 _BACKWARD = BackwardStep("conv", _backward_keys, input_first=True)
 
 
-def _conv_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-    (input, weight), needs, rest = ctx.saved_tensors, ctx.needs_input_grad, ctx.rest
+def _gradients_of_conv(
+    input: Tensor, weight: Tensor, grad: Tensor, needs: tuple[bool, ...], rest: tuple[Any, ...]
+) -> tuple[Tensor | None, ...]:
+    """The gradients of the input, the weight and the bias of a convolution for ``grad``, that of its result. ``needs``:
+    True for those to compute."""
     operands = grad, weight, input
     step = _BACKWARD.get(operands, needs, rest)
     if step is None:
@@ -543,18 +588,29 @@ def _conv_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
         )
         if grad is operands[0]:
             _BACKWARD.missed(operands, needs, rest)
-    return *step, _sum_by_channel(grad) if needs[2] else None, *(None,) * 4
+    return *step, _sum_by_channel(grad) if needs[2] else None
+
+
+def _conv_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+    input, weight = ctx.saved_tensors
+    return *_gradients_of_conv(input, weight, grad, ctx.needs_input_grad, ctx.rest), *(None,) * 4
+
+
+def _gradients_of_input_grad(
+    dy: Tensor, weight: Tensor, grad: Tensor, needs: tuple[bool, ...], rest: tuple[Any, ...]
+) -> tuple[Tensor | None, ...]:
+    """``_gradients_of_conv`` of an input gradient, whose operands are ``dy`` and the weight."""
+    grad = _in_format_of(grad, dy, weight)
+    return (
+        CONV(grad, weight, None, *rest) if needs[0] else None,
+        CONV_WEIGHT_GRAD(grad, dy, weight.shape, *rest) if needs[1] else None,
+        _sum_by_channel(grad) if needs[2] else None,
+    )
 
 
 def _input_grad_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-    (dy, weight), needs = ctx.saved_tensors, ctx.needs_input_grad
-    grad = _in_format_of(grad, dy, weight)
-    return (
-        CONV(grad, weight, None, *ctx.rest) if needs[0] else None,
-        CONV_WEIGHT_GRAD(grad, dy, weight.shape, *ctx.rest) if needs[1] else None,
-        _sum_by_channel(grad) if needs[2] else None,
-        *(None,) * 5,
-    )
+    dy, weight = ctx.saved_tensors
+    return *_gradients_of_input_grad(dy, weight, grad, ctx.needs_input_grad, ctx.rest), *(None,) * 5
 
 
 def _save_activation(ctx: Any, inputs: Any, output: Any) -> None:
@@ -563,27 +619,38 @@ def _save_activation(ctx: Any, inputs: Any, output: Any) -> None:
 
 
 def _conv_activation_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-    (input, weight, bias), needs, (*rest, text) = ctx.saved_tensors, ctx.needs_input_grad, ctx.rest
-    sums = CONV(input, weight, bias, *rest)
-    dy = _in_format_of(activations.gradient(activations.checked(text), grad, sums, CHANNELS), input, weight)
-    return (
-        CONV_INPUT_GRAD(dy, weight, None, input.shape, *rest) if needs[0] else None,
-        CONV_WEIGHT_GRAD(input, dy, weight.shape, *rest) if needs[1] else None,
-        _sum_by_channel(dy) if needs[2] else None,
-        *(None,) * 5,
-    )
+    (input, weight, bias), (*rest, text) = ctx.saved_tensors, ctx.rest
+    dy = activations.gradient(activations.checked(text), grad, CONV(input, weight, bias, *rest), CHANNELS)
+    return *_gradients_of_conv(input, weight, dy, ctx.needs_input_grad, tuple(rest)), *(None,) * 5
 
 
 def _input_grad_activation_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-    (input, weight, bias), needs, (shape, *rest, text) = ctx.saved_tensors, ctx.needs_input_grad, ctx.rest
-    sums = CONV_INPUT_GRAD(input, weight, bias, shape, *rest)
-    dy = _in_format_of(activations.gradient(_elementwise(text), grad, sums), input, weight)
-    return (
-        CONV(dy, weight, None, *rest) if needs[0] else None,
-        CONV_WEIGHT_GRAD(dy, input, weight.shape, *rest) if needs[1] else None,
-        _sum_by_channel(dy) if needs[2] else None,
-        *(None,) * 6,
-    )
+    (input, weight, bias), (shape, *rest, text) = ctx.saved_tensors, ctx.rest
+    dy = activations.gradient(_elementwise(text), grad, CONV_INPUT_GRAD(input, weight, bias, shape, *rest))
+    return *_gradients_of_input_grad(input, weight, dy, ctx.needs_input_grad, tuple(rest)), *(None,) * 6
+
+
+def _save_sums(ctx: Any, inputs: Any, output: Any) -> None:
+    ctx.save_for_backward(*inputs[:2], output[1])
+    *ctx.rest, ctx.activation = inputs[-5:]
+    ctx.set_materialize_grads(False)
+
+
+def _backward_of_sums(gradients: Callable[..., tuple[Tensor | None, ...]], inputs: int) -> Callable[..., Any]:
+    """The backward step of an operator that returns an activation and its sums. ``gradients``: computes the gradients
+    of the operands from that of the sums; ``inputs``: the number of the operator's inputs."""
+
+    def backward(ctx: Any, grad: Tensor | None, of_sums: Tensor | None) -> tuple[Any, ...]:
+        input, weight, sums = ctx.saved_tensors
+        dy = of_sums
+        if grad is not None:
+            through = activations.gradient(activations.checked(ctx.activation), grad, sums, CHANNELS)
+            dy = through if of_sums is None else through + of_sums
+        if dy is None:
+            return (None,) * inputs
+        return *gradients(input, weight, dy, ctx.needs_input_grad, tuple(ctx.rest)), *(None,) * (inputs - 3)
+
+    return backward
 
 
 def _weight_grad_backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
@@ -673,6 +740,16 @@ def _batch_activation(batch: Callable[..., tuple[Tensor, int]]) -> Callable[...,
     return activated
 
 
+def _batch_sums(batch: Callable[..., tuple[Tensor, int]]) -> Callable[..., Any]:
+    """``_batch_activation`` of an operator that returns the activation and the sums."""
+
+    def activated(info: Any, dims: tuple[Any, ...], *args: Any) -> Any:
+        sums, at = batch(info, dims, *args[:-1])
+        return (activations.ACTIVATION(sums, args[-1], CHANNELS + 1), sums), (at, at)
+
+    return activated
+
+
 def _with_bias(y: Tensor, bias: Tensor | None) -> Tensor:
     """``y`` plus the bias. The first axis of both is the batch, each item of which has its own bias."""
     return y if bias is None else y + bias.reshape(bias.shape[0], 1, -1, *(1,) * (y.dim() - 3))
@@ -732,6 +809,25 @@ CONV_INPUT_GRAD_ACTIVATION = Operator(
     _batch_activation(_batch_input_grad),
     _input_grad_activation_key,
     "conv",
+)
+CONV_ACTIVATION_SUMS = Operator(
+    f"conv_activation_sums(Tensor input, Tensor weight, Tensor? bias, {GEOMETRY}, str activation) -> (Tensor, Tensor)",
+    3,
+    _conv_activation_sums,
+    _fake_conv_activation_sums,
+    _save_sums,
+    _backward_of_sums(_gradients_of_conv, 8),
+    _batch_sums(_batch_conv),
+)
+CONV_INPUT_GRAD_ACTIVATION_SUMS = Operator(
+    "conv_input_grad_activation_sums(Tensor grad, Tensor weight, Tensor? bias, SymInt[] shape,"
+    f" {GEOMETRY}, str activation) -> (Tensor, Tensor)",
+    3,
+    _input_grad_activation_sums,
+    _fake_input_grad_activation_sums,
+    _save_sums,
+    _backward_of_sums(_gradients_of_input_grad, 9),
+    _batch_sums(_batch_input_grad),
 )
 CONV_WEIGHT_GRAD = Operator(
     f"conv_weight_grad(Tensor input, Tensor grad, SymInt[] shape, {GEOMETRY}) -> Tensor",

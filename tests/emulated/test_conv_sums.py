@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from collections import OrderedDict
 from dataclasses import replace
 from typing import Any
 
@@ -10,15 +12,18 @@ import numpy as np
 import pytest
 
 import ptxgen
+from ptxgen.api import drivers, launches, on_host
 from ptxgen.codegen.config.config import parse_config
 from ptxgen.codegen.render import render
 from ptxgen.errors import ConfigError, DtypeError, InputError, OverlapError, ShapeError
 from ptxgen.families import registry
 from ptxgen.families.common.rules import first_violation, require
 from ptxgen.families.plan_factory import plan_for
+from ptxgen.lowering import implicit_gemm
 from ptxgen.lowering.lower import lower
 from ptxgen.operations.conv import checks
 from ptxgen.operations.conv.problem import Conv
+from ptxgen.operations.conv.reference import convolve
 from ptxgen.problem.device import device
 from ptxgen.problem.epilogue_ops import ACTIVATION, epilogue_op
 from ptxgen.problem.registry import parse
@@ -28,6 +33,7 @@ from ptxgen.runtime.check import check
 from ptxgen.runtime.emulated import EmulatedDriver
 from tests.cases import SOURCES
 from tests.emulated.gemm_runs import right
+from tests.tensors import LIBRARY, Tensor
 
 H200 = device("h200")
 P = Conv(2, 16, 5, 6, 24, 3, 2, padding=(1, 0, 1, 1), stride=(1, 2), dtype="f16", epilogue="bias,store_sums,gelu")
@@ -107,7 +113,15 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
         "family=wgmma ml=64 nl=64 u=64 stages=3",
     ),
     "winograd, NCHW": (
-        {"dtype": "f32", "c": 17, "k": 21, "s": 3, "stride": 1, "padding": 1, "epilogue": "bias,residual,store_sums,gelu"},
+        {
+            "dtype": "f32",
+            "c": 17,
+            "k": 21,
+            "s": 3,
+            "stride": 1,
+            "padding": 1,
+            "epilogue": "bias,residual,store_sums,gelu",
+        },
         "family=winograd ms=4 ns=4 ml=32 nl=32 u=8 stages=2 vec_a=4 vec_b=4 vec_c=4",
     ),
     "winograd, NHWC": (
@@ -127,7 +141,15 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
         "family=depthwise strip_results=4 strip_columns=2 block_lanes=64",
     ),
     "depthwise feature maps": (
-        {"c": 34, "k": 34, "groups": 34, "s": 3, "stride": 1, "padding": 1, "epilogue": "bias,residual,store_sums,silu"},
+        {
+            "c": 34,
+            "k": 34,
+            "groups": 34,
+            "s": 3,
+            "stride": 1,
+            "padding": 1,
+            "epilogue": "bias,residual,store_sums,silu",
+        },
         "family=depthwise strip_results=4 block_lanes=64 feature_map_bytes=2048",
     ),
     "tap products, NCHW": (
@@ -245,6 +267,74 @@ def test_calls_with_gated_activations(monkeypatch: pytest.MonkeyPatch) -> None:
     out = ptxgen.conv2d(x, w, groups=2, padding=1, layout="NHWC", activation="x*up", sums=sums)
     np.testing.assert_allclose(sums.astype(float), plain, rtol=2e-3, atol=2e-3)
     np.testing.assert_allclose(out.astype(float), plain[..., ::2] * plain[..., 1::2], rtol=2e-2, atol=2e-2)
+
+
+LAST = (0, 2, 3, 1)
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> EmulatedDriver:
+    """The emulated device in place of a GPU, whose memory has the arrays."""
+    driver = EmulatedDriver(H200)
+    driver.name = "cuda"
+    monkeypatch.setattr(drivers, "driver", lambda: driver)
+    monkeypatch.setattr(launches, "launches", OrderedDict())
+    monkeypatch.setitem(sys.modules, "torch", LIBRARY)
+    return driver
+
+
+def integers(*shape: int) -> Any:
+    return np.random.default_rng(shape).integers(-3, 4, shape).astype(np.float32)
+
+
+def sums_of(x: Any, f: Any, bias: Any) -> Any:
+    """The convolution of NCHW images with padding 1, plus the bias."""
+    p = Conv(*x.shape, *f.shape[:1], *f.shape[2:], padding=1)
+    return (convolve(p, x, f) + bias.reshape(-1, 1, 1)).astype(np.float32)
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2, 3), LAST])
+def test_sums_of_device_arrays(gpu: EmulatedDriver, order: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sums have the memory layout of the result; a second call stores them by the cached launch."""
+    x, f, bias = (integers(*shape) for shape in ((2, 4, 5, 6), (4, 4, 3, 3), (4,)))
+    want = sums_of(x, f, bias)
+    operands = Tensor(gpu, x, order), Tensor(gpu, f, order)
+    options = {"bias": Tensor(gpu, bias), "padding": 1}
+    other = Tensor(gpu, np.zeros_like(want), LAST if order != LAST else None)
+    with pytest.raises(ShapeError, match=r"sums has strides .*; it must have the memory layout of out"):
+        ptxgen.conv2d(*operands, **options, activation="relu", sums=other)
+    both = Tensor(gpu, np.zeros_like(want), order)
+    if order == LAST:
+        y = ptxgen.conv2d(*operands, **options, activation="x*up", sums=both)
+        assert np.array_equal(y.numpy(), want[:, ::2] * want[:, 1::2])
+        assert np.array_equal(both.numpy(), want)
+        both.address += 4
+        with pytest.raises(ShapeError, match=r"sums starts at .*; with a gated activation it must be a multiple of 8"):
+            ptxgen.conv2d(*operands, **options, activation="x*up", sums=both)
+    else:
+        with pytest.raises(InputError, match="with store_sums and a gated activation layout must be NHWC"):
+            ptxgen.conv2d(*operands, **options, activation="x*up", sums=both)
+    for _ in range(2):
+        sums = Tensor(gpu, np.full_like(want, np.nan), order)
+        y = ptxgen.conv2d(*operands, **options, activation="relu", sums=sums)
+        assert np.array_equal(sums.numpy(), want)
+        assert np.array_equal(y.numpy(), np.maximum(want, 0))
+        monkeypatch.setattr("ptxgen.api.conv.launch_uncached", None)
+
+
+def test_the_batch_of_a_large_convolution_is_split(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PTXGEN_DRIVER", "emulated")
+    monkeypatch.setattr(implicit_gemm, "EXTENT_LIMIT", 500)  # offsets have few bits
+    lower.cache_clear()
+    x, f, bias = (integers(*shape) for shape in ((5, 4, 6, 5), (3, 4, 3, 3), (3,)))
+    want = sums_of(x, f, bias)
+    sums, problems = np.full_like(want, np.nan), []
+    with on_host.intercepted(problems.append):
+        y = ptxgen.conv2d(x, f, bias=bias, padding=1, activation="relu", sums=sums)
+    assert [p.n for p in problems] == [3, 2]
+    assert np.array_equal(sums, want)
+    assert np.array_equal(y, np.maximum(want, 0))
+    lower.cache_clear()
 
 
 X, W, OUT = (np.zeros(s, np.float32) for s in ((1, 5, 5, 4), (6, 3, 3, 4), (1, 3, 3, 6)))

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 import ptxgen
+from ptxgen.codegen.config.config import parse_config
 from ptxgen.operations.conv.problem import Conv
+from ptxgen.problem.registry import parse
 from ptxgen.runtime.check import check
 from ptxgen.runtime.driver import Timing
 from ptxgen.runtime.open_driver import open_driver
@@ -37,6 +39,45 @@ LARGE = (
 @pytest.mark.parametrize("p", LARGE, ids=lambda p: p.key())
 def test_selected_kernels_are_right(driver, p):
     deviation = check(driver, p, select(p, driver.device)[0].config)
+    assert all(r.ok for r in deviation), [f"{r.inputs}: {r.deviation}" for r in deviation]
+
+
+#: kernels of every family that store the sums beside the results
+SUMS = (
+    ("conv N=8,C=64,H=27,W=27,K=96,R=3,S=3,pad=1 NCHW f32 epilogue=bias,residual,store_sums,gelu", ""),
+    ("conv N=8,C=64,H=27,W=27,K=96,R=3,S=3,pad=1 NHWC f16 epilogue=bias,residual,store_sums,gelu", ""),
+    ("conv N=8,C=64,H=27,W=27,K=96,R=3,S=3,pad=1 NHWC bf16 epilogue=bias,store_sums,swiglu", ""),
+    (
+        "conv N=8,C=64,H=27,W=27,K=96,R=3,S=3,pad=1 NHWC bf16 epilogue=bias,store_sums,silu",
+        "family=wgmma ml=128 nl=64 u=64 stages=3 math_warpgroups=2 vec_c=2",
+    ),
+    (
+        "conv N=8,C=64,H=28,W=28,K=96,R=3,S=3,pad=1 NCHW f16 epilogue=residual,store_sums,silu",
+        "family=wgmma ml=64 nl=64 u=64 stages=3 operand_path_a=pack operand_path_b=pack",
+    ),
+    (
+        "conv N=8,C=64,H=27,W=27,K=96,R=3,S=3,stride=2,pad=1 NHWC f16 direction=input_grad epilogue=store_sums,relu",
+        "family=wgmma ml=64 nl=64 u=64 stages=3",
+    ),
+    (
+        "conv N=8,C=64,H=27,W=27,K=96,R=3,S=3,pad=1 CHWN f16 epilogue=bias,store_sums,gelu",
+        "family=mma ms=32 ns=32 ml=64 nl=64 u=32 cp_async_a=0 cp_async_b=0 epilogue_smem=1",
+    ),
+    (
+        "conv N=8,C=64,H=27,W=27,K=96,R=3,S=3,pad=1 NCHW f32 epilogue=bias,residual,store_sums,gelu",
+        "family=winograd ms=4 ns=4 ml=32 nl=32 vec_a=4 vec_b=4 vec_c=4",
+    ),
+    (
+        "conv N=8,C=64,H=27,W=27,K=64,R=3,S=3,pad=1,groups=64 NHWC f16 epilogue=bias,residual,store_sums,silu",
+        "family=depthwise strip_results=4 strip_columns=2 block_lanes=64",
+    ),
+)
+
+
+@pytest.mark.parametrize(("text", "config"), SUMS)
+def test_kernels_store_the_sums(driver, text, config):
+    p = parse(text)
+    deviation = check(driver, p, parse_config(config) if config else select(p, driver.device)[0].config)
     assert all(r.ok for r in deviation), [f"{r.inputs}: {r.deviation}" for r in deviation]
 
 
@@ -83,6 +124,22 @@ def test_calls_agree_with_cudnn(driver, torch, dtype, last, stride, groups):
     close(torch, up, want, 9 * 64 // groups)
     df = ptxgen.conv2d_weight_grad(x, dy, f.shape, **how)
     close(torch, df, torch.nn.grad.conv2d_weight(x, f.shape, dy, **how), 4 * y.shape[2] * y.shape[3])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("last", [False, True])
+def test_calls_store_the_sums(driver, torch, dtype, last):
+    element = getattr(torch, dtype)
+    memory = torch.channels_last if last else torch.contiguous_format
+    x = torch.randn(4, 32, 23, 17, device="cuda", dtype=element).contiguous(memory_format=memory)
+    f = torch.randn(64, 32, 3, 3, device="cuda", dtype=element).contiguous(memory_format=memory)
+    bias = torch.randn(64, device="cuda", dtype=element)
+    want = torch.conv2d(x, f, bias, padding=1)
+    for activation in ("relu", "relu", "x*up") if last else ("relu", "relu"):  # the second call is a prepared one
+        sums = torch.full_like(want, torch.nan)
+        y = ptxgen.conv2d(x, f, bias=bias, padding=1, activation=activation, sums=sums)
+        close(torch, sums, want, 9 * 32)
+        close(torch, y, torch.relu(want) if activation == "relu" else want[:, ::2] * want[:, 1::2], 9 * 32)
 
 
 def test_other_numbers_of_axes(driver, torch):

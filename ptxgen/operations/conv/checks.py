@@ -112,9 +112,7 @@ def boxes(p: Conv, limit: int) -> list[Box]:
     ]
 
 
-def guarded(
-    runner: Runner, arrays: Mapping[str, Array], alpha: float, beta: float
-) -> tuple[dict[str, Array], bool]:
+def guarded(runner: Runner, arrays: Mapping[str, Array], alpha: float, beta: float) -> tuple[dict[str, Array], bool]:
     """The pair (outputs of a kernel by name, True if the guard zones around the outputs and around the operands did not
     change)."""
     driver, p = runner.driver, runner.problem
