@@ -62,6 +62,22 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
         {"k": 1, "c": 3, "w": 40, "s": 3, "stride": 1, "padding": 1, "dtype": "f32"},
         SIMT.replace("lanes_m=4", "lanes_m=8").replace("nl=32", "nl=16").replace("ml=16", "ml=32"),
     ),
+    "simt, filters that cover their images": (
+        {"r": 5, "s": 6, "padding": 0, "stride": 1, "layout": "NHWC", "epilogue": "bias,store_sums,swiglu"},
+        SIMT.replace("vec_c=1", "vec_c=2"),
+    ),
+    "mma, patches": (
+        {
+            "c": 4,
+            "r": 2,
+            "h": 6,
+            "padding": 0,
+            "stride": 2,
+            "layout": "NHWC",
+            "epilogue": "bias,residual,store_sums,gelu",
+        },
+        MMA,
+    ),
     "simt, a gradient": ({"dtype": "f32", "epilogue": "residual,store_sums,gelu_grad"}, SIMT),
     "simt, gated": ({"layout": "NHWC", "epilogue": "scale,bias,store_sums,swiglu"}, SIMT.replace("vec_c=1", "vec_c=2")),
     "simt, gated groups of f32": (
