@@ -147,13 +147,17 @@ def of(c: Columns, family: int) -> set[Config]:
 
 
 def copy_options(p: KernelProblem, name: str) -> list[dict[str, int]]:
-    """Values of an operand's axes: the widest loads that copying and K-major storage allow."""
+    """Values of an operand's axes: the widest loads that copying and K-major storage allow; K-major and unaligned
+    operands of up to four bytes also packed."""
     kmajor = p.layout[0] == "N" if name == "a" else p.layout[1] == "T"
     widest = p.vectors["ab".index(name)]
     out = []
     for copy, keep in product((0, 1), (0, 1) if kmajor else (0,)):
         vec = min(widest, 16 // p.accumulator.bytes) if keep else 1 if copy and kmajor else widest
         out.append({f"cp_async_{name}": copy, f"kmajor_smem_{name}": keep, f"vec_{name}": vec})
+    size = p.element.bytes
+    if size <= 4 and p.accumulator.bytes >= 4 and (kmajor or widest * size < 16):
+        out.append({f"operand_path_{name}": 1, f"cp_async_{name}": 1, f"vec_{name}": 16 // size})
     return out
 
 
@@ -174,9 +178,11 @@ def by_hand(p: KernelProblem, d) -> set[Config]:
         slices = {max(d.sms * w // max(tiles, 1), 1) for w in (1, 2, 3, 4, 6, 8)} | {1}
         for a, b, kg in product(copy_options(p, "a"), copy_options(p, "b"), slices):
             free = p.dtype in ("f32", "f64") and not p.deterministic
-            full = c.replace(**a, **b, kg=kg, lane_interleave=int(small), splitk=0 if kg == 1 else 1 if free else 2)
+            packed = "operand_path_a" in a or "operand_path_b" in b
+            split = 0 if kg == 1 or (free and packed) else 1 if free else 2
+            full = c.replace(**a, **b, kg=kg, lane_interleave=int(small), splitk=split)
             configurations.append(full)
-    staged = [c for c in configurations if c.kmajor_smem_b and c.kl == 1]
+    staged = [c for c in configurations if (c.kmajor_smem_b or c.operand_path_b) and c.kl == 1]
     better = {c.replace(epilogue_smem=0): c for c in legal(p, [c.replace(epilogue_smem=1) for c in staged], d)}
     configurations = legal(p, [better.get(c, c) for c in configurations], d)
     return configs(space.canonical(p, Columns.of(configurations)))
@@ -649,6 +655,24 @@ def test_search_leaves_out_narrow_boxes_of_large_weight_gradients():
     assert sides[2] == sides[3]
 
 
+@pytest.mark.parametrize(
+    ("p", "packed"),
+    [
+        (kernel(1024, 512, 512, "NT"), {(0, 0), (0, 1), (1, 0), (1, 1)}),
+        (kernel(1024, 512, 512, "TN"), {(0, 0)}),
+        (kernel(1025, 512, 512, "TN"), {(0, 0), (1, 0)}),
+        (kernel(1024, 512, 464, "NT"), {(0, 0)}),
+        (kernel(8192, 8192, 64, "NT", "f16"), {(0, 0)}),
+        (kernel(8192, 127, 512, "NT"), {(0, 0), (0, 1)}),
+        (kernel(127, 8192, 512, "NT"), {(0, 0), (1, 0)}),
+    ],
+)
+def test_search_packs_operands_of_large_products(p, packed):
+    c = space.candidates(p, H200, searched=True)
+    rows = c.take(np.flatnonzero(c.family == SIMT.code))
+    assert {*zip(rows.operand_path_a.tolist(), rows.operand_path_b.tolist(), strict=True)} == packed
+
+
 def test_small_k_has_small_depths():
     """At most the least depth of one iteration, and the exact one without shared memory."""
     depths = {k: space.SPACES[0].depths(kernel(64, 64, k, "NT")) for k in (1, 5, 9, 16, 17)}
@@ -704,7 +728,7 @@ def test_explain_accounts_for_every_row(small_axes):
     assert set(counts) <= {r.name for r in rules.RULES}
     assert {"kg", "simt_loads_a", "threads", "registers"} <= set(counts)
     total = 0
-    shapes = np.prod([len(SMALL[n]) for n in ("ms", "ns", "ks", "kl", "stages")]) * 16
+    shapes = np.prod([len(SMALL[n]) for n in ("ms", "ns", "ks", "kl", "stages")]) * 25
     for ml, nl, u in product(SMALL["ml"], SMALL["nl"], SMALL["u"]):
         tiles = ceil_div(p.m, ml) * ceil_div(p.n, nl)
         slices = {max(H200.sms * w // tiles, 1) for w in (1, 2, 3, 4, 6, 8)} | {1}
