@@ -304,6 +304,39 @@ class Checks(Tensors):
         with pytest.raises(ShapeError, match=r"b\[0\] has 5 columns; a gated activation takes an even number"):
             pt.gemm_grouped([given[0]], [given[2][:, :5]], activation="swiglu")
 
+    @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+    @pytest.mark.parametrize("activation", ["swiglu", "sigmoid"])
+    def test_compiled_groups_take_one_kernel_for_products_and_activation(self, activation, dtype, monkeypatch):
+        given = [(x / 2).to(dtype) for x in self.tensors(((3, 4), (2, 6), (4, 6), (6, 2)))]
+        wide = [x.double().requires_grad_() for x in given]
+        theirs = [ACTIVATIONS[activation](a @ b) for a, b in zip(wide[:2], wide[2:], strict=True)]
+        sum(x.square().sum() for x in theirs).backward()
+        step = lambda *t: pt.gemm_grouped(t[:2], t[2:], activation=activation)  # noqa: E731
+        torch.compiler.reset()
+        compiled = torch.compile(step, backend="aot_eager", fullgraph=True, dynamic=True)
+        calls, multiply = [], grouped.grouped.gemm_grouped
+
+        def counted(*args, **options):
+            calls.append(options["activation"])
+            return multiply(*args, **options)
+
+        monkeypatch.setattr(grouped.grouped, "gemm_grouped", counted)
+        monkeypatch.setattr(activations, "value", None)
+        bound = {"rtol": 2e-2, "atol": 2e-2} if dtype is not torch.float32 else {"rtol": 1e-5, "atol": 1e-5}
+        with torch.no_grad():
+            results = compiled(*given)
+        assert calls == [activation]
+        leaves = [x.clone().requires_grad_() for x in given]
+        recorded = compiled(*leaves)
+        assert calls == [activation] * 2
+        sum(x.square().sum() for x in recorded).backward()
+        assert calls == [activation] * 2 + [None] * 2  # the sums are not computed again
+        for x, y, z in zip(results, recorded, theirs, strict=True):
+            torch.testing.assert_close(x.double(), z, **bound)
+            assert torch.equal(x, y)
+        for x, y in zip(leaves, wide, strict=True):
+            torch.testing.assert_close(x.grad.double(), y.grad, **bound)
+
     @pytest.mark.parametrize("dtype", [torch.float16, torch.float64])
     def test_gated_activations_take_pairs_of_filters_of_convolutions(self, dtype):
         """Operators, which graphs call, have the same rules as functions."""
@@ -534,6 +567,8 @@ class Checks(Tensors):
             ("gemm_jagged_activation", ((4, 2), (2, 2, 4)), ("offsets", None, "sigmoid", True)),
             ("gemm_jagged_weight_grad", ((4, 2), (4, 3)), ("offsets",)),
             ("gemm_grouped", (((4, 2), (1, 3)), ((2, 3), (3, 2))), ()),
+            ("gemm_grouped_activation", (((4, 2), (1, 3)), ((2, 4), (3, 2))), ("swiglu", True)),
+            ("gemm_grouped_activation", (((4, 2), (1, 3)), ((2, 3), (3, 2))), ("sigmoid", False)),
         ],
     )
     def test_opcheck(self, name, shapes, rest):

@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.compiler import is_dynamo_compiling
 
 from ptxgen.api import grouped, jagged
 from ptxgen.api.quantized_weight import QuantizedWeight
@@ -26,33 +25,33 @@ def gemm_grouped(
 
     ``activation``: as for ``linear``; a gated one takes the columns of each ``b[i]`` in pairs, a gate and a value in
     turn, and the result is M×N/2. The kernel computes it, and stores the sums if a gradient is recorded; PyTorch
-    computes it in transforms and in ``torch.compile``.
+    computes it in transforms of ``torch.func``.
 
     Dtypes: as for ``matmul``; all items have the same. ShapeError, DtypeError, InputError: an argument breaks a rule.
     """
     text = None if activation is None else activations.given(activation)
     if not a and not b:  # the dispatcher takes no call without tensors
         return []
+    if len(a) != len(b):
+        _check_grouped(a, b)
     return _products(a, b) if text is None else _activated_products(a, b, text)
 
 
 def _activated_products(a: Sequence[Tensor], b: Sequence[Tensor], text: str) -> list[Tensor]:
+    if in_transform():
+        _check_pairs(a, b, text)
+        return [activations.ACTIVATION(sums, text, -1) for sums in _products(a, b)]
+    keeps_sums = activations.records_gradient(*a, *b)
     if runs_directly(*a, *b):
         try:
-            if activations.has_kernel(text, a[0].dtype):
-                if not activations.records_gradient(*a, *b):
-                    return _grouped(a, b, text)
+            if keeps_sums:
                 return list(_RecordActivated.apply(len(a), text, *a, *b)[: len(a)])
+            if activations.has_kernel(text, a[0].dtype):
+                return _grouped(a, b, text)
         except (AttributeError, RuntimeError, InputError):  # tensors of the device meta, and errors
             pass
-    if not is_dynamo_compiling():
-        _check_grouped(a, b)
-    for i, y in enumerate(b):
-        if activations.is_gated(text) and y.shape[-1] % 2:
-            raise ShapeError(
-                f"b[{i}] has {y.shape[-1]} columns; a gated activation takes an even number, a gate and a value in turn"
-            )
-    return [activations.ACTIVATION(sums, text, -1) for sums in _products(a, b)]
+    results: list[Tensor] = GROUPED_ACTIVATION(list(a), list(b), text, keeps_sums)[: len(a)]
+    return results
 
 
 def _products(a: Sequence[Tensor], b: Sequence[Tensor]) -> list[Tensor]:
@@ -136,22 +135,15 @@ class _RecordActivated(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, count: int, text: str, *tensors: Tensor) -> tuple[Tensor, ...]:
-        a, b = tensors[:count], tensors[count:]
-        _check_grouped(a, b)
-        sums = [x.new_empty(x.shape[0], y.shape[1]) for x, y in zip(a, b, strict=True)]
-        results = _grouped(a, b, text, sums)
-        ctx.count, ctx.activation = count, text
-        ctx.save_for_backward(*tensors, *sums)
-        ctx.set_materialize_grads(False)
-        return *results, *sums
+        inputs = tensors[:count], tensors[count:], text, True
+        results = _grouped_activation(*inputs)
+        _save_grouped_activation(ctx, inputs, results)
+        return tuple(results)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
-        count, dy = ctx.count, []
-        for sums, grad, of_sums in zip(ctx.saved_tensors[2 * count :], grads[:count], grads[count:], strict=True):
-            through = torch.zeros_like(sums) if grad is None else activations.gradient(ctx.activation, grad, sums)
-            dy.append(through if of_sums is None else through + of_sums)
-        da, db = _gradients(ctx, dy, ctx.needs_input_grad[2 : 2 + count], ctx.needs_input_grad[2 + count :])
+        dy, needs = _gradients_of_sums(ctx, grads), ctx.needs_input_grad[2:]
+        da, db = _gradients(ctx, dy, needs[: ctx.count], needs[ctx.count :])
         return None, None, *da, *db
 
 
@@ -162,6 +154,17 @@ def _grouped(
     if len(a) != len(b) or dtype not in DTYPES or any(x.dtype is not dtype or x.dim() != 2 for x in (*a, *b)):
         _check_grouped(a, b)  # the messages; it takes microseconds for each item
     return grouped.gemm_grouped(list(a), list(b), activation=text, sums=sums)
+
+
+def _grouped_activation(a: Sequence[Tensor], b: Sequence[Tensor], activation: str, keeps_sums: bool) -> list[Tensor]:
+    """The results of all items, and, if ``keeps_sums``, their sums."""
+    text = activations.checked(activation)
+    _check_pairs(a, b, text)
+    if not activations.has_kernel(text, a[0].dtype):
+        sums = _grouped(a, b)
+        return [*(activations.value(text, x) for x in sums), *(sums if keeps_sums else ())]
+    sums = [x.new_empty(x.shape[0], y.shape[1]) for x, y in zip(a, b, strict=True)] if keeps_sums else []
+    return [*_grouped(a, b, text, sums or None), *sums]
 
 
 def _jagged(x: Tensor, w: Tensor, offsets: Tensor) -> Tensor:
@@ -217,9 +220,29 @@ def _check_grouped(a: Sequence[Tensor], b: Sequence[Tensor]) -> None:
             )
 
 
+def _check_pairs(a: Sequence[Tensor], b: Sequence[Tensor], text: str) -> None:
+    """``_check_grouped`` of products with an activation: a gated one takes an even number of columns."""
+    _check_grouped(a, b)
+    for i, y in enumerate(b):
+        if activations.is_gated(text) and y.shape[1] % 2:
+            raise ShapeError(
+                f"b[{i}] has {y.shape[1]} columns; a gated activation takes an even number, a gate and a value in turn"
+            )
+
+
 def _fake_grouped(a: Sequence[Tensor], b: Sequence[Tensor]) -> list[Tensor]:
     _check_grouped(a, b)
     return [x.new_empty(x.shape[0], y.shape[1]) for x, y in zip(a, b, strict=True)]
+
+
+def _fake_grouped_activation(
+    a: Sequence[Tensor], b: Sequence[Tensor], activation: str, keeps_sums: bool
+) -> list[Tensor]:
+    text = activations.checked(activation)
+    _check_pairs(a, b, text)
+    sums = _fake_grouped(a, b)
+    results = [x.new_empty(x.shape[0], activations.columns(x.shape[1], text)) for x in sums]
+    return [*results, *(sums if keeps_sums else ())]
 
 
 def _jagged_shape(x: Tensor, w: Tensor, offsets: Tensor) -> tuple[int, int]:
@@ -299,6 +322,28 @@ def _gradients(ctx: Any, grads: Sequence[Tensor], needs_a: Sequence[bool], needs
     )
 
 
+def _save_grouped_activation(ctx: Any, inputs: Any, output: Any) -> None:
+    a, b, ctx.activation, ctx.keeps_sums = inputs
+    ctx.count = len(a)
+    ctx.save_for_backward(*a, *b, *output[len(a) :])
+    ctx.set_materialize_grads(False)
+
+
+def _gradients_of_sums(ctx: Any, grads: Sequence[Tensor | None]) -> list[Tensor]:
+    """The gradients of the sums of all items. ``grads``: those of the results, and of the sums that were kept."""
+    count, text, tensors = ctx.count, activations.checked(ctx.activation), ctx.saved_tensors
+    kept = tensors[2 * count :] if ctx.keeps_sums else gemm_grouped(tensors[:count], tensors[count:])
+    dy = []
+    for sums, grad, of_sums in zip(kept, grads[:count], grads[count:] or [None] * count, strict=True):
+        through = torch.zeros_like(sums) if grad is None else activations.gradient(text, grad, sums)
+        dy.append(through if of_sums is None else through + of_sums)
+    return dy
+
+
+def _grouped_activation_backward(ctx: Any, grads: Sequence[Tensor | None]) -> tuple[Any, ...]:
+    return *_gradients(ctx, _gradients_of_sums(ctx, grads), *ctx.needs_input_grad[:2]), None, None
+
+
 def _save(ctx: Any, inputs: Any, output: Any) -> None:
     ctx.save_for_backward(*inputs)
 
@@ -356,6 +401,11 @@ def _jagged_weight_grad_backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None,
     )
 
 
+def _call_grouped_activation(*args: Any) -> list[Tensor]:
+    results: list[Tensor] = GROUPED_ACTIVATION(*args)
+    return results
+
+
 def _call_activated(*args: Any) -> tuple[Tensor, Tensor]:
     result: tuple[Tensor, Tensor] = JAGGED_ACTIVATION(*args)
     return result
@@ -369,6 +419,15 @@ GEMM_GROUPED = Operator(
     _save_lists,
     _grouped_backward,
     loop_over_batch(gemm_grouped),
+)
+GROUPED_ACTIVATION = Operator(
+    "gemm_grouped_activation(Tensor[] a, Tensor[] b, str activation, bool keeps_sums) -> Tensor[]",
+    2,
+    _grouped_activation,
+    _fake_grouped_activation,
+    _save_grouped_activation,
+    _grouped_activation_backward,
+    loop_over_batch(_call_grouped_activation),
 )
 GEMM_JAGGED = Operator(
     "gemm_jagged(Tensor x, Tensor w, Tensor offsets) -> Tensor",
