@@ -15,6 +15,7 @@ from ptxgen.lowering.lower import lower
 from ptxgen.operations.conv.problem import DIRECTIONS, FILTERS, Conv
 from ptxgen.operations.conv.reference import convolve
 from ptxgen.operations.gemm.problem import Gemm
+from ptxgen.problem.operation import operation_of
 from ptxgen.problem.reference import compare, epilogue_arrays, operands, reference
 from ptxgen.problem.registry import from_dict, parse
 from tests.cases.conv import problems
@@ -235,6 +236,35 @@ def test_pointwise_convolutions_are_plain_gemms() -> None:
     for c, direction, letters in ((64, "forward", "NT"), (3, "forward", "NT"), (8, "weight_grad", "TN")):
         p = lower(Conv(16, c, 56, 56, 256, 1, 1, layout="NHWC", direction=direction))
         assert (p.needs, p.layout) == (PLAIN, letters)
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+@pytest.mark.parametrize("layout", FILTERS)
+@pytest.mark.parametrize("filters", FILTERS.values())
+@pytest.mark.parametrize("extents", [(3, 2), (1, 1), (6, 4)])
+def test_headers_name_the_operands_that_kernels_read(direction, layout, filters, extents) -> None:
+    """Also of filters that cover their images, whose GEMM may have other operands than those of larger images."""
+    h, w = extents
+    v = Conv(16, 4, h, w, 6, min(h, 3), min(w, 2), layout=layout, filters=filters, direction=direction)
+    p, text = lower(v), v.description[1]
+    arrays = dict(zip("AB", v.tensors, strict=False))
+    names = {"x": "images", "w": "filters", "y": "results" if direction == "forward" else "gradients of results"}
+    first, second = (names[arrays[p.operand(name).array]] for name in "AB")
+    assert f"A is {first}, B {second}, C " in text
+    if direction == "input_grad" and v.one_pixel.c > v.c:
+        rows, columns = ("images (N)", "channels and pixels of images (C H W)")[:: 1 if p.m == 16 else -1]
+        assert f"M counts {rows}, N {columns}, K filters (K)" in text
+
+
+def test_results_of_the_plain_product_serve_epilogues_of_the_same_gemm() -> None:
+    """The bias of channels of an input gradient keeps pixels apart."""
+    plain = operation_of(Conv(2, 4, 3, 2, 6, 3, 2)).plain
+    assert plain is not None
+    v = Conv(16, 4, 3, 2, 6, 3, 2, epilogue="bias,swiglu", dtype="f16")
+    assert plain(v) == replace(v, epilogue="")
+    v = Conv(16, 4, 3, 2, 6, 3, 2, epilogue="bias", direction="input_grad")
+    assert plain(v) == v
+    assert lower(replace(v, epilogue="")).k != lower(v).k
 
 
 @pytest.mark.parametrize(

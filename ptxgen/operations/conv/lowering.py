@@ -34,37 +34,9 @@ AXES = ("d", "h", "w")
 def lower_conv(v: Conv) -> KernelProblem:
     """The implicit GEMM of a convolution. ShapeError: an offset or a coordinate does not fit 32 bits."""
     try:
-        return _implicit_gemm(_patches(_one_pixel(v)))
+        return _implicit_gemm(_patches(v.one_pixel))
     except ShapeError as error:
         raise ShapeError(f"extents or padding are too large: {error} ({v.shape()})") from None
-
-
-def _one_pixel(v: Conv) -> Conv:
-    """The convolution of images of one pixel that computes the same as ``v``, if each filter covers its image exactly:
-    the pixels of all channels are its channels. ``v``, if the elements of images and filters differ in their order, or
-    channels in their bias."""
-    pixels = v.d * v.h * v.w
-    if (v.d, v.h, v.w) != (v.t, v.r, v.s) or any(sum(v.pads, ())):
-        return v
-    channels_last = v.layout == "NHWC"
-    ordered = channels_last == (v.filters == "KRSC") and not (channels_last and v.groups > 1)
-    if pixels > 1 and not (ordered and (v.direction != "input_grad" or "bias" not in v.epilogue_ops)):
-        return v
-    return replace(
-        v,
-        c=v.c * pixels,
-        d=1,
-        h=1,
-        w=1,
-        t=1,
-        r=1,
-        s=1,
-        stride=1,
-        padding=0,
-        dilation=1,
-        layout="CHWN" if v.layout == "CHWN" else "NHWC",
-        filters="CRSK" if v.filters == "CRSK" else "KRSC",
-    )
 
 
 def _patches(v: Conv) -> Conv:

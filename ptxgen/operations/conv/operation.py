@@ -53,7 +53,8 @@ def _plain(p: Conv) -> Conv:
     """The convolution without an epilogue; ``p`` itself if that one has other operands of the GEMM, as in most layouts
     with a gated activation."""
     plain = replace(p, epilogue="")
-    return plain if (plain.swapped, plain.fold) == (p.swapped, p.fold) else p
+    product, other = p.one_pixel, plain.one_pixel
+    return plain if (other.swapped, other.fold, other.c) == (product.swapped, product.fold, product.c) else p
 
 
 def _cudnn() -> Callable[..., Any]:

@@ -222,6 +222,7 @@ class Conv(ProblemBase):
         known = {"forward": "xwy", "input_grad": "w", "weight_grad": "x"}[self.direction]
         first, second, result = (TENSORS[x] if x in known else GRADIENTS[x] for x in self.tensors)
         taps, pixels = ("T R S", "Z P Q") if self.deep else ("R S", "P Q")
+        image, product = "D H W" if self.deep else "H W", self.one_pixel
         # the meanings of M, N and K, if the operands are not swapped
         m, n, k = {
             "forward": (
@@ -230,13 +231,15 @@ class Conv(ProblemBase):
                 f"channels and taps (C {taps})",
             ),
             "input_grad": (
-                f"pixels of images (N {'D H W' if self.deep else 'H W'})",
+                f"pixels of images (N {image})",
                 "channels of images (C)",
                 f"filters and taps (K {taps})",
-            ),
+            )
+            if product.c == self.c
+            else ("images (N)", f"channels and pixels of images (C {image})", "filters (K)"),
             "weight_grad": (f"channels and taps (C {taps})", "filters (K)", f"results (N {pixels})"),
         }[self.direction]
-        if self.swapped:
+        if product.swapped:
             first, second, m, n = second, first, n, m
         return [
             f"conv {self.direction}: images {self.layout}, filters {self.filters}, {self.dtype}, summed in"
@@ -391,6 +394,34 @@ class Conv(ProblemBase):
         return self.output if tensor == self.tensors[2] else self.element
 
     # ---- as a GEMM
+
+    @cached_property
+    def one_pixel(self) -> Conv:
+        """The convolution of images of one pixel that computes the same, if each filter covers its image exactly: the
+        pixels of all channels are its channels. ``self``, if the elements of images and filters differ in their order,
+        or channels in their bias."""
+        pixels = self.d * self.h * self.w
+        if (self.d, self.h, self.w) != (self.t, self.r, self.s) or any(sum(self.pads, ())):
+            return self
+        channels_last = self.layout == "NHWC"
+        ordered = channels_last == (self.filters == "KRSC") and not (channels_last and self.groups > 1)
+        if pixels > 1 and not (ordered and (self.direction != "input_grad" or "bias" not in self.epilogue_ops)):
+            return self
+        return replace(
+            self,
+            c=self.c * pixels,
+            d=1,
+            h=1,
+            w=1,
+            t=1,
+            r=1,
+            s=1,
+            stride=1,
+            padding=0,
+            dilation=1,
+            layout="CHWN" if self.layout == "CHWN" else "NHWC",
+            filters="CRSK" if self.filters == "CRSK" else "KRSC",
+        )
 
     @property
     def fold(self) -> int:
