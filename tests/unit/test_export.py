@@ -68,6 +68,15 @@ PROBLEMS: dict[str, tuple[Problem, str]] = {
         Spmm(65, 3, 48, "NT", "f64", pattern="banded:width=3", layout_c="T", index="i64", ldb=50),
         "family=row_split row_lanes=4",
     ),
+    "packed": (
+        Gemm(369, 956, 861, "NN", epilogue="bias_column"),
+        "family=simt ms=8 ns=8 ml=64 nl=64 u=16 stages=3 vec_a=4 vec_b=4 operand_path_a=pack operand_path_b=pack",
+    ),
+    "packed_within_launch": (
+        Gemm(368, 956, 64, "NT"),
+        "family=simt ms=8 ns=8 ml=64 nl=64 u=16 stages=3 vec_a=4 vec_b=4 vec_c=4 pdl=within_launch operand_path_a=pack"
+        " operand_path_b=pack",
+    ),
     "zeroed": (Gemm(128, 128, 256), "family=simt kg=2 splitk=flag_red"),
     "stream": (
         Gemm(328, 136, 2048, "NT", "bf16"),

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from operator import index
 from typing import Any
 
 from ptxgen.codegen.config.config import Config, packs
@@ -189,7 +190,7 @@ class Exchange(CopyCode):
 
     def __init__(self, copy: PackedCopy, size: int) -> None:
         super().__init__(copy.in_operand_order[0], size)
-        self.vec, self.word_elements = copy.vec, WORD // size
+        self.vec, self.word_elements = index(copy.vec), WORD // size
         self.words = next((w for w in WORDS if w * self.word_elements >= copy.depth), WORDS[-1])
         self.columns, self.pitch = TILE // self.words, self.words + 1
         self.shared = WORD * self.columns * self.pitch
