@@ -71,8 +71,8 @@ def conv2d(
     ``activation``: as for ``linear``. A gated one (swiglu, geglu, or an expression of ``x`` and ``up``) takes the
     filters of a group in pairs, a gate and a value in turn: the result has K/2 channels. The kernel computes the
     activation; if a gradient is recorded, it also stores the sums, of which PyTorch computes the gradient of the
-    activation. PyTorch computes a gated activation if a gradient is recorded, and for float64 also others if PTX lacks
-    the functions.
+    activation. PyTorch computes a gated activation if a gradient is recorded or the dtype is float64, and for float64
+    another one if PTX lacks the functions.
 
     ShapeError, DtypeError, InputError: an argument breaks a rule.
     """
