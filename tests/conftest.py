@@ -13,7 +13,10 @@ import pytest
 from ptxgen.api import launches, runners
 from ptxgen.families.common import array_cache
 from ptxgen.operations.task.language import texts
+from ptxgen.problem.device import device
 from ptxgen.runtime import kept_sources
+from ptxgen.runtime.emulated import EmulatedDriver
+from ptxgen.runtime.open_driver import open_driver
 from ptxgen.settings import GPU_DRIVER, settings
 from ptxgen.tuning.choice import choice_cache
 from tests.combinations import left_out
@@ -29,6 +32,12 @@ def pytest_addoption(parser):
         "--exhaustive",
         action="store_true",
         help="also run the cases that the markers each_value, each_pair, first and every leave out",
+    )
+    parser.addoption(
+        "--emulate",
+        metavar="GPU",
+        help="run the random kernels of tests/gpu (test_families.py, test_task.py) on the emulated device, with the"
+        " facts of this GPU, for example h200; other tests of GPUs are skipped",
     )
 
 
@@ -100,6 +109,13 @@ def pytest_collection():
         gc.freeze()
 
 
+@pytest.fixture(scope="session")
+def random_kernels_driver(request):
+    """The driver of a GPU; with ``--emulate``, the emulated device with the facts of that GPU."""
+    name = request.config.getoption("--emulate")
+    return EmulatedDriver(device(name)) if name else open_driver("cuda")
+
+
 def _gpu() -> bool:
     tool = shutil.which("nvidia-smi")
     return tool is not None and subprocess.run([tool, "-L"], capture_output=True).returncode == 0
@@ -110,7 +126,11 @@ def pytest_collection_modifyitems(config, items):
         config.hook.pytest_deselected(items=list(out))
         items[:] = [item for item in items if item not in out]
     marked = [item for item in items if item.get_closest_marker("gpu")]
-    if (
+    if config.getoption("--emulate"):
+        for item in marked:
+            if "random_kernels_driver" not in item.fixturenames:
+                item.add_marker(pytest.mark.skip(reason="--emulate runs the tests of random kernels alone"))
+    elif (
         marked and not GPU_DRIVER.fullmatch(settings().driver) and not _gpu()
     ):  # a driver that is asked for must be there
         for item in marked:

@@ -18,7 +18,6 @@ from ptxgen.operations.quantized.problem import QuantizedGemm
 from ptxgen.operations.quantized.reference import quantized_arrays
 from ptxgen.problem.reference import INPUTS, compare, epilogue_arrays, operands, reference
 from ptxgen.runtime.assemble import assemble
-from ptxgen.runtime.open_driver import open_driver
 from ptxgen.runtime.runner import Runner, Workspace, generate
 from tests.cases import SOURCES
 
@@ -55,8 +54,8 @@ FAMILIES = {
 
 
 @pytest.fixture(scope="module")
-def driver():
-    return open_driver("cuda")
+def driver(random_kernels_driver):
+    return random_kernels_driver
 
 
 @pytest.fixture(scope="module", params=[pytest.param(name, marks=pytest.mark.xdist_group(name)) for name in FAMILIES])

@@ -14,7 +14,6 @@ from ptxgen.families.common.space import candidates
 from ptxgen.lowering.lower import lower
 from ptxgen.runtime.assemble import assemble
 from ptxgen.runtime.check import check
-from ptxgen.runtime.open_driver import open_driver
 from ptxgen.runtime.runner import generate
 from tests.cases import SOURCES
 
@@ -23,12 +22,8 @@ PROGRAMS, EACH = 150, 2  #: random programs, and candidates for each of them bes
 SHOWN = 4
 
 
-@pytest.fixture(scope="module")
-def driver() -> Any:
-    return open_driver("cuda")
-
-
-def test_random_programs(driver: Any) -> None:
+def test_random_programs(random_kernels_driver: Any) -> None:
+    driver = random_kernels_driver
     rng, pairs = np.random.default_rng(5), []
     for name in [x for x in SOURCES if x == "task" or x.startswith("task_")]:
         for p, c in SOURCES[name].cases(23, PROGRAMS, driver.device, 400):
