@@ -764,7 +764,7 @@ def _epilogue_args(
             want = (channels,)
             rule = "one per filter" if problem.direction == "forward" else "one per channel of the result"
         elif name == "sums":
-            want, rule = _shape(arguments, problem.of_sums(), result_role), "that of the sums"
+            want, rule = _shape(arguments, problem.of_sums(), result_role), "an element for each sum"
         v = tensor(x, name)
         if v.shape != want:
             raise ShapeError(f"{name} has shape {v.shape}; it must have {want}, {rule}")

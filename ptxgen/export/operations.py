@@ -60,9 +60,7 @@ def epilogue_sum(epilogue: str) -> int:
     operation has no bit."""
     bits, names = epilogue_bits(), split_epilogue(epilogue)
     if unknown := [name for name in names if name not in bits]:
-        raise InputError(
-            f"epilogue has {unknown[0]}; an exported library has operations with names, and no gated activation"
-        )
+        raise InputError(f"epilogue has {unknown[0]}; an exported library takes {', '.join(bits)}")
     return sum(bits[name] for name in names)
 
 

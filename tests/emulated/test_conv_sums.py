@@ -361,14 +361,18 @@ GIVEN: dict[str, Any] = {"layout": "NHWC", "activation": "silu"}
     ("options", "error", "message"),
     [
         ({"activation": None, "sums": OUT}, InputError, "sums is an array; activation must then be given"),
-        ({"sums": OUT[0]}, ShapeError, r"sums has shape \(3, 3, 6\); it must have \(1, 3, 3, 6\), that of the sums"),
+        (
+            {"sums": OUT[0]},
+            ShapeError,
+            r"sums has shape \(3, 3, 6\); it must have \(1, 3, 3, 6\), an element for each sum",
+        ),
         ({"sums": OUT.astype(np.float16)}, DtypeError, "sums is f16; it must be f32 for results of f32"),
         ({"sums": OUT, "out": OUT}, OverlapError, "out shares memory with sums; they must not overlap"),
         ({"sums": OUT, "residual": OUT}, OverlapError, "sums shares memory with residual; they must not overlap"),
         (
             {"sums": OUT, "activation": "swiglu"},
             ShapeError,
-            r"sums has shape \(1, 3, 3, 6\); it must have \(1, 3, 3, 12\), that of the sums",
+            r"sums has shape \(1, 3, 3, 6\); it must have \(1, 3, 3, 12\), an element for each sum",
         ),
         (
             {"sums": OUT, "activation": "swiglu", "layout": "NCHW"},

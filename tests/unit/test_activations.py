@@ -514,7 +514,7 @@ def test_rules_of_sums_of_columns() -> None:
         Gemm(8, 8, 8, dtype="f16", epilogue="swiglu,sum_columns")
     with pytest.raises(InputError, match="in the order of execution: relu,sum_columns"):
         Gemm(8, 8, 8, epilogue="sum_columns,relu")
-    with pytest.raises(InputError, match="epilogue has sum_columns; an exported library has operations with names"):
+    with pytest.raises(InputError, match="epilogue has sum_columns; an exported library takes scale, scale_rows"):
         epilogue_sum("sum_columns")
 
 
@@ -613,7 +613,7 @@ def test_gemm_stores_the_sums(monkeypatch: pytest.MonkeyPatch) -> None:
         Gemm(8, 8, 8, dtype="e4m3", out="e4m3", epilogue="store_sums,relu")
     with pytest.raises(InputError, match="its operations must be among"):
         GroupedGemm(((8, 8, 8),), epilogue="relu,sum_columns")
-    with pytest.raises(InputError, match="epilogue has store_sums; an exported library has operations with names"):
+    with pytest.raises(InputError, match="epilogue has store_sums; an exported library takes scale, scale_rows"):
         epilogue_sum("store_sums,relu")
 
 
@@ -697,7 +697,7 @@ def test_what_has_no_text_is_refused() -> None:
     assert Gemm(8, 8, 8, dtype="f64", epilogue="x*max(x,0.1)").epilogue == "x*max(x,0.1)"
     with pytest.raises(InputError, match=r"epilogue is 'x\*2,relu'; it may have only one of"):
         Gemm(8, 8, 8, epilogue="x*2,relu")
-    with pytest.raises(InputError, match=r"epilogue has x\*2; an exported library has operations with names"):
+    with pytest.raises(InputError, match=r"epilogue has x\*2; an exported library takes scale, scale_rows"):
         epilogue_sum("bias_column,x*2")
     assert epilogue_op("clamp(0,6)").exact is False
 
