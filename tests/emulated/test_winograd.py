@@ -147,7 +147,7 @@ def test_slices_of_weight_gradients_are_added_in_their_order(config):
     p = parse("conv N=2,C=32,H=10,W=10,K=32,R=3,S=3,pad=1 NHWC f32 direction=weight_grad deterministic=1")
     a, b, c = operands(p, 0).values()
     runner = Runner.of(EmulatedDriver(H200), p, config)
-    first, second = (guarded(runner, {"A": a, "B": b, "C": c}, 1.0, 0.0)[0] for _ in range(2))
+    first, second = (guarded(runner, {"A": a, "B": b, "C": c}, 1.0, 0.0)[0]["C"] for _ in range(2))
     assert np.array_equal(first, second)
     with pytest.raises(ConfigError, match="winograd_slices"):
         plan_for(p, config.replace(splitk=SPLIT_MEMSET), H200)
@@ -175,9 +175,10 @@ def test_a_nan_stays_in_the_gradients_of_its_filter():
     p = parse("conv N=2,C=16,H=8,W=8,K=16,R=3,S=3,pad=1 NCHW f32 direction=weight_grad")
     a, b, c = operands(p, 0, "integers").values()
     b[0, 5, 2, 2] = np.nan
-    out, unchanged = guarded(
+    outputs, unchanged = guarded(
         Runner.of(EmulatedDriver(H200), p, SLICED), {"A": a, "B": b, "C": np.full_like(c, np.nan)}, 1.0, 0.0
     )
+    out = outputs["C"]
     exact = reference(p, {"A": a, "B": b, "C": c}).exact
     assert unchanged
     assert np.isnan(out[5]).all()
@@ -190,7 +191,8 @@ def test_beta_zero_does_not_read_the_result_and_nan_stays_in_its_windows():
     a, b, c = operands(p, 0, "integers").values()
     a[0, 3, 0, 0] = np.nan
     driver = EmulatedDriver(H200)
-    out, unchanged = guarded(Runner.of(driver, p, SMALL), {"A": a, "B": b, "C": np.full_like(c, np.nan)}, 1.0, 0.0)
+    outputs, unchanged = guarded(Runner.of(driver, p, SMALL), {"A": a, "B": b, "C": np.full_like(c, np.nan)}, 1.0, 0.0)
+    out = outputs["C"]
     exact = reference(p, {"A": a, "B": b, "C": c}).exact
     assert unchanged
     assert np.isnan(out[np.isnan(exact)]).all()
@@ -209,8 +211,8 @@ def test_error_beside_that_of_direct_products(small, direction):
     exact = reference(p, {"A": a, "B": b, "C": c}).exact
     errors = []
     for config in (small, parse_config("ms=4 ns=4 ml=32 nl=32 vec_a=1 vec_b=1 vec_c=1 u=8 stages=2")):
-        out, _ = guarded(Runner.of(EmulatedDriver(H200), p, config), {"A": a, "B": b, "C": c}, 1.0, 0.0)
-        errors.append(float(np.sqrt(np.mean((out - exact) ** 2))))
+        outputs, _ = guarded(Runner.of(EmulatedDriver(H200), p, config), {"A": a, "B": b, "C": c}, 1.0, 0.0)
+        errors.append(float(np.sqrt(np.mean((outputs["C"] - exact) ** 2))))
     assert 0 < errors[0] < 3 * errors[1]
 
 

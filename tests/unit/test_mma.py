@@ -314,9 +314,9 @@ FP8_WITHOUT_WGMMA = (
     GroupedGemm(((64, 64, 64), (32, 48, 32)), "NT", "e4m3"),
     GroupedGemm(((64, 64, 64), (64, 64, 32)), "TN", "e5m2", jagged="k"),
     GroupedGemm(((64, 64, 0), (32, 64, 0)), "NT", "e4m3", jagged="m"),
-    Conv(2, 64, 1, 1, 64, 1, 1, dtype="e4m3"),
-    Conv(2, 64, 3, 3, 64, 3, 3, dtype="e5m2"),
-    Conv(2, 64, 1, 1, 64, 1, 1, dtype="e4m3", direction="input_grad"),
+    Conv(2, 64, 3, 3, 64, 1, 1, dtype="e4m3"),
+    Conv(2, 64, 4, 4, 64, 3, 3, dtype="e5m2"),
+    Conv(2, 64, 3, 3, 64, 1, 1, dtype="e4m3", direction="input_grad"),
     Conv(1, 64, 400, 400, 64, 3, 3, dilation=150, dtype="e4m3", layout="NHWC", filters="KRSC"),
 )
 
