@@ -12,6 +12,7 @@ from ptxgen.lowering.kernel_problem import KernelProblem, MatrixAccess
 from ptxgen.lowering.packed_copy import PackedCopy
 
 BOX = 128  #: upper limit of the bytes of channels in a TMA box
+MOST_STRIDE = 8  #: the largest stride from position to position of an im2col map
 #: the division of tiles into boxes of channels by tiled tensor maps depends on the channels modulo this number
 BOX_CHANNELS = 3 * 256
 

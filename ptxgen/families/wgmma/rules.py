@@ -39,7 +39,7 @@ from ptxgen.families.wgmma.geometry import (
 from ptxgen.families.wgmma.operand_packing import TMA_ALIGNED, mapped, realigns
 from ptxgen.lowering.block_scales import block_scaled
 from ptxgen.lowering.descriptor_table import grouped
-from ptxgen.lowering.im2col_descriptor import im2col
+from ptxgen.lowering.im2col_descriptor import MOST_STRIDE, im2col
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.lowering.packed_copy import ROW
 from ptxgen.lowering.quantized_rows import quantized_rows
@@ -68,7 +68,8 @@ def maps_im2col(p: KernelProblem) -> bool:
         return True
     least, most, far = CORNERS[x.rank]
     starts = [p.operand(name.upper()).access.aligned for name in "ab" if x.copy(name) is None]
-    inside = all(least <= v <= most for v in (*x.lower, *x.upper)) and max(x.reach) <= far and max(x.steps) <= 8
+    inside = all(least <= v <= most for v in (*x.lower, *x.upper)) and max(x.reach) <= far
+    inside &= max(x.steps) <= MOST_STRIDE
     aligned = all(n * size % TMA_ALIGNED == 0 for n in (*x.pitches, x.row)) and all(n >= TMA_ALIGNED for n in starts)
     counted = 0 < p.k < COUNTED and max(p.m, p.n) < COUNTED and len(x.phases) <= PHASES
     return counted and bf16x3.planes(p) == 1 and inside and aligned
@@ -334,8 +335,7 @@ RULES = (
         "wgmma_im2col",
         lambda p, c, g, d: maps_im2col(p),
         "images {p.operands[0].access.descriptor}, summed in {p.compute}: TMA im2col needs rows of whole 16 bytes,"
-        " strides up to 8, and"
-        " corners and filter offsets of few pixels",
+        f" strides up to {MOST_STRIDE}, and corners and filter offsets of few pixels",
     ),
     # boxes of Y are never wider than a divisor of the channels
     Rule(

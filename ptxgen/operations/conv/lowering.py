@@ -10,7 +10,7 @@ from typing import Any
 
 from ptxgen.errors import ShapeError
 from ptxgen.lowering.depthwise_strips import strips_form
-from ptxgen.lowering.im2col_descriptor import im2col, im2col_form, with_descriptor
+from ptxgen.lowering.im2col_descriptor import MOST_STRIDE, im2col, im2col_form, with_descriptor
 from ptxgen.lowering.implicit_gemm import GemmPart, ImplicitOperand, IndexMap, implicit_gemm_of
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.lowering.sink import StoreGated, StoreTile
@@ -26,7 +26,6 @@ from ptxgen.operations.conv.winograd import winograd_forms
 from ptxgen.problem.base import arithmetic_dtype
 from ptxgen.problem.dtypes import HALVES
 
-TMA_STRIDE = 8  #: the largest stride of an im2col tensor map
 #: axes of an image
 AXES = ("d", "h", "w")
 
@@ -50,7 +49,7 @@ def _patches(v: Conv) -> Conv:
     )
     plain = (v.layout, v.filters, v.groups, v.deep) == ("NHWC", "KRSC", 1, False) and v.dilations == (1, 1, 1)
     pixel, patches = v.c * v.element.bytes, divided and plain and not any(sum(v.pads, ()))
-    loaded = pixel % ALIGNED == 0 and max(v.strides) <= TMA_STRIDE
+    loaded = pixel % ALIGNED == 0 and max(v.strides) <= MOST_STRIDE
     if loaded or not patches or pixel * v.s % ALIGNED or v.direction == "input_grad":
         return v
     return replace(v, c=v.c * v.s, d=v.h // v.r, h=v.r, w=v.w // v.s, s=1, stride=1)
