@@ -98,6 +98,15 @@ ${fused_step.on_all(step, registers)}\
 % endfor
 </%def>
 
+## Where threads access an array of the shape of C: the address that is to it what plan.batch.c_base is to C. C needs none.
+<%def name="locate(array)">
+% if array != "C":
+${pointer(array)}\
+    sub.u64 %operand_ptr, %operand_ptr, %C;
+    add.u64 %operand_ptr, %operand_ptr, ${plan.batch.c_base};
+% endif
+</%def>
+
 ## The address of an array: loaded here, so that no register holds it during the K loop.
 <%def name="pointer(name)">
     ld.param.u64 %operand_ptr, [${name}];

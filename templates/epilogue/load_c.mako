@@ -6,17 +6,17 @@
 ## + beta C: loads elements to the subtile's boxes, one at a time.
 <%def name="load_c(s, c)">
 <% k = s.rows %>\
-% for n, segment in enumerate(k.segments(c.index)):
+% for n, segment in enumerate(k.segments(c)):
     {
     .reg .b32 %word;
     .reg .pred %in_row, %has_word;
-${rows.addresses(s, segment)}\
+${rows.addresses(s, segment, plan.batch.c_base)}\
     shl.b32 %column, %lane, 1;
     mul.wide.u32 %tmp64, %column, 2;
     add.u64 %c_addr, %c_addr, %tmp64;
     setp.lt.u32 %has_word, %lane, ${k.last_words};
     .pragma "nounroll";
-LOAD_ROWS${c.index}_${n}:
+LOAD_ROWS${c.label}_${n}:
   % for x in k.words[segment]:
 ${constants.add("%tmp0", "%row", x.row)}\
     setp.lt.s32 %in_row, %tmp0, %rows_rem;
@@ -34,7 +34,7 @@ ${constants.add("%tmp0", "%column", column)}\
     st.shared.b32 [${x.address}], %word;
     % endif
   % endfor
-${rows.next_rows(s, f"LOAD_ROWS{c.index}_{n}")}\
+${rows.next_rows(s, f"LOAD_ROWS{c.label}_{n}")}\
     }
 % endfor
     // ---- wait: the warpgroup has loaded C

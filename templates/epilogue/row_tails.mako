@@ -6,7 +6,7 @@
 ## %last_next_word_addr: the same for the last 64 elements. The swizzle inverts a bit in every other row, so there are two
 ## registers of each address.
 <%namespace name="constants" file="/ptx/constants.mako"/>
-<%def name="addresses(s, segment)">
+<%def name="addresses(s, segment, base)">
 <% k = s.rows %>\
     .reg .b64 %c_addr, %c_first_addr, %row_step;
     .reg .b32 %row, %column, %smem_addr, %swizzle, %rows_rem, %columns_left, %round, ${k.address_registers};
@@ -20,7 +20,7 @@ ${constants.add("%tmp1", k.column, segment.column)}\
     mul.wide.u32 %c_first_addr, %tmp0, %ldc;
     cvt.u64.u32 %tmp64, %tmp1;
     add.u64 %c_first_addr, %c_first_addr, %tmp64;
-    mad.lo.u64 %c_first_addr, %c_first_addr, 2, ${plan.batch.c_base};
+    mad.lo.u64 %c_first_addr, %c_first_addr, 2, ${base};
     mov.u32 %row, %wg_warp;
     mul.wide.u32 %c_addr, %row, %ldc;
     mad.lo.u64 %c_addr, %c_addr, 2, %c_first_addr;

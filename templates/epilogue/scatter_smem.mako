@@ -4,6 +4,7 @@
 <%namespace name="constants" file="/ptx/constants.mako"/>
 <%namespace name="sync" file="/ptx/barrier.mako"/>
 <%namespace name="loaded" file="/epilogue/loaded_boxes.mako"/>
+<%namespace name="fused_ops" file="/epilogue/fused_ops_subtile.mako"/>
 <%namespace name="scatter" file="/epilogue/run_offsets.mako"/>
 <%namespace name="locations" file="/${context['plan'].epilogue.locations}"/>
 <%def name="early()"></%def>
@@ -13,12 +14,13 @@
 ${sync.warpgroup()}\
 </%def>
 
-<%def name="store(s, c)">
+<%def name="store(s, c, array='C')">
     // ---- wait: the warpgroup has written the boxes; threads store their columns
 ${sync.warpgroup()}\
+${fused_ops.locate(array)}\
 % for b in s.pairs.emitted(c):
     {
-${begin(s, b, f"STORE_BOX{c.index}")}\
+${begin(s, b, f"STORE_BOX{c.label}", plan.batch.bases[array])}\
   % if s.pairs.unaligned_stores:
 ${words(s, b)}\
   % endif
@@ -42,7 +44,7 @@ ${in_bounds(s, row)}\
 ${next_row()}\
     % endfor
   % endfor
-${end(s, c, f"STORE_BOX{c.index}")}\
+${end(s, c, f"STORE_BOX{c.label}")}\
     }
 % endfor
 </%def>
@@ -51,7 +53,7 @@ ${end(s, c, f"STORE_BOX{c.index}")}\
 <%def name="load_c(s, c)">
 % for b in s.pairs.emitted(c):
     {
-${begin(s, b, f"LOAD_BOX{c.index}")}\
+${begin(s, b, f"LOAD_BOX{c.label}", plan.batch.c_base)}\
   % for rows in s.pairs.batches:
     % for n, row in enumerate(rows):
 ${in_bounds(s, row)}\
@@ -76,7 +78,7 @@ ${next_row()}\
     st.shared.b32 [${s.pairs.addresses[row]}], %pair${n};
     % endfor
   % endfor
-${end(s, c, f"LOAD_BOX{c.index}")}\
+${end(s, c, f"LOAD_BOX{c.label}")}\
     }
 % endfor
     // ---- wait: the warpgroup has loaded C
@@ -86,7 +88,7 @@ ${loaded.add(s, c, None)}\
 
 ## A thread's two columns of a box's first row: %c_addr and %next_c_addr in C, %smem_addr in the box; %rows_rem: rows of C from
 ## there on. Loops over many boxes: unrolled, ptxas hoists every address and spills.
-<%def name="begin(s, b, label)">
+<%def name="begin(s, b, label, base)">
 <%
     rows, columns = plan.epilogue.runs
     row, column, next_column = s.pairs.places[b]
@@ -122,9 +124,9 @@ ${scatter.offset(rows, "%row_offset", "%tmp2", row)}\
 ${constants.add("%tmp2", "%tmp2", row)}\
     sub.s32 %rows_rem, %M, %tmp2;
     add.s32 %tmp1, %row_offset, %col_offset;
-    mad.wide.s32 %c_addr, %tmp1, 2, ${plan.batch.c_base};
+    mad.wide.s32 %c_addr, %tmp1, 2, ${base};
     add.s32 %tmp1, %row_offset, %next_col_offset;
-    mad.wide.s32 %next_c_addr, %tmp1, 2, ${plan.batch.c_base};
+    mad.wide.s32 %next_c_addr, %tmp1, 2, ${base};
     mul.wide.u32 %row_bytes, %step_${rows.name}, ${s.pairs.step_bytes};
     // the swizzled offset in the box
 ${constants.shr("%tmp0", "%row", s.swizzle_shift)}\

@@ -51,7 +51,7 @@ ${boxes.prefetch_buffers()}\
 % for c in s.subtiles:
     // ---- epilogue: columns ${c.first_column} to ${c.last_column}
 <% loading = prefetched and c.index < s.buffers %>\
-  % if c.reuses_buffer and not loading:
+  % if c.first.reuses_buffer and not loading:
 ${boxes.acquire(s)}\
   % endif
   % if prefetched and not loading:
@@ -84,7 +84,7 @@ ${loaded.add(s, c, plan.fused_ops.residual)}\
     // ---- wait: the warpgroup has read the residual
 ${sync.warpgroup()}\
     % endif
-${boxes.load_c(s, c)}\
+${boxes.load_c(s, c.first)}\
     % if prefetched == "aux":
     // C has overwritten aux
 ${boxes.load_aux(s, c)}\
@@ -95,6 +95,14 @@ PACK${c.index}:
 ${boxes.load_aux(s, c)}\
   % endif
 ${fused_ops.finish_subtile(c)}\
+  % if c.stored_sums:
+    // the sums, before the activation
+${words.write_sums(s, c.stored_sums)}\
+${boxes.store(s, c.stored_sums, "sums")}\
+    % if c.reuses_buffer:
+${boxes.acquire(s)}\
+    % endif
+  % endif
 ${sums.begin_columns()}\
 ${words.write(s, c)}\
 ${sums.end_columns(c.index)}\

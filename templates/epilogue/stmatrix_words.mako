@@ -34,9 +34,20 @@ ${constants.xor("%tmp0", "%chunk", chunk)}\
 % for p, stmatrix in enumerate(c.stmatrices):
 ${fused_ops.activate(stmatrix, f"PACK{c.index}_{p}")}\
 ${sums.add(c, p)}\
-  % for n, (low, high) in enumerate(plan.epilogue.results(stmatrix)):
-    cvt.rn.${plan.problem.out}x2.f32 %word${n}, ${high}, ${low};
-  % endfor
-    stmatrix.sync.aligned.m8n8.x${len(stmatrix.registers)}${s.trans}.shared.b16 [%stmatrix_row${stmatrix.variant}+${stmatrix.offset}], ${stmatrix.words};
+${pack(s, stmatrix, plan.epilogue.has_activation)}\
 % endfor
+</%def>
+
+## The sums, before an activation.
+<%def name="write_sums(s, c)">
+% for stmatrix in c.stmatrices:
+${pack(s, stmatrix, False)}\
+% endfor
+</%def>
+
+<%def name="pack(s, stmatrix, activated)">
+% for n, (low, high) in enumerate(plan.epilogue.results(stmatrix, activated)):
+    cvt.rn.${plan.problem.out}x2.f32 %word${n}, ${high}, ${low};
+% endfor
+    stmatrix.sync.aligned.m8n8.x${len(stmatrix.registers)}${s.trans}.shared.b16 [%stmatrix_row${stmatrix.variant}+${stmatrix.offset}], ${stmatrix.words};
 </%def>

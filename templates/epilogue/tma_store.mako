@@ -47,17 +47,17 @@ ${box_coordinates(b)}\
 ${sync.warpgroup()}\
 </%def>
 
-<%def name="store(s, c)">
+<%def name="store(s, c, array='C')">
     // ---- wait: the warpgroup has written the boxes; one thread stores them
     fence.proxy.async.shared::cta;
 ${sync.warpgroup()}\
-    @!%leader bra STORED${c.index};
+    @!%leader bra STORED${c.label};
 % for b in c.stores:
 ${box_coordinates(b)}\
-    cp.async.bulk.tensor.${s.rank}d.global.shared::cta.tile.bulk_group [%map_c, ${operand_list(s.coordinates)}], [%box_smem];
+    cp.async.bulk.tensor.${s.rank}d.global.shared::cta.tile.bulk_group [${plan.epilogue.stored_maps[array]}, ${operand_list(s.coordinates)}], [%box_smem];
 % endfor
     cp.async.bulk.commit_group;
-STORED${c.index}:
+STORED${c.label}:
     bar.warp.sync 0xffffffff;
 </%def>
 
@@ -76,7 +76,7 @@ ${constants.add("%box_y", "%c_y", b.y)}\
 
 ## + beta C: loads the subtile's boxes of C.
 <%def name="load_c(s, c)">
-${load(s, c, "%map_c", "C", f"LOADED{c.index}")}\
+${load(s, c, "%map_c", "C", f"LOADED{c.label}")}\
 ${loaded.add(s, c, None)}\
 </%def>
 

@@ -3,6 +3,7 @@
 <%namespace name="constants" file="/ptx/constants.mako"/>
 <%namespace name="sync" file="/ptx/barrier.mako"/>
 <%namespace name="rows" file="/epilogue/row_tails.mako"/>
+<%namespace name="fused_ops" file="/epilogue/fused_ops_subtile.mako"/>
 <%namespace name="c_loads" file="/epilogue/load_c.mako"/>
 <%def name="early()"></%def>
 <%def name="finish()"></%def>
@@ -14,15 +15,16 @@ ${sync.warpgroup()}\
 
 <%def name="load_c(s, c)">${c_loads.load_c(s, c)}</%def>
 
-<%def name="store(s, c)">
+<%def name="store(s, c, array='C')">
     // ---- wait: the warpgroup has written the boxes; warps store their rows
 ${sync.warpgroup()}\
-% for n, segment in enumerate(s.rows.segments(c.index)):
-<% k, label = s.rows, f"{c.index}_{n}" %>\
+${fused_ops.locate(array)}\
+% for n, segment in enumerate(s.rows.segments(c)):
+<% k, label = s.rows, f"{c.label}_{n}" %>\
     {
     .reg .b32 %head, %word<${len(k.batch)}>, %next_word<${len(k.batch)}>;
     .reg .pred %whole<${k.parts}>;
-${rows.addresses(s, segment)}\
+${rows.addresses(s, segment, plan.batch.bases[array])}\
     // one element before the first word, where the row begins in the middle of a word
     cvt.u32.u64 %head, %c_addr;
     shr.u32 %head, %head, 1;

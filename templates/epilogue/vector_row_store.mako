@@ -11,15 +11,16 @@
 ${sync.warpgroup()}\
 </%def>
 
-<%def name="store(s, c)">
+<%def name="store(s, c, array='C')">
     // ---- wait: the warpgroup has written the boxes; threads store their rows
 ${sync.warpgroup()}\
+${fused_ops.locate(array)}\
 % for strip in s.vectors.strips(c):
     {
 ${place(s)}\
   % for batch in s.vectors.batches:
     {
-${rows(s, strip, batch, plan.batch.c_base)}\
+${rows(s, strip, batch, plan.batch.bases[array])}\
     % for b in strip:
 ${column(s, b)}\
       % for n, row in enumerate(batch):
@@ -52,10 +53,8 @@ ${load_operand(s, c, "aux")}\
 </%def>
 
 <%def name="load_operand(s, c, name)">
-${fused_ops.pointer(name)}\
-    sub.u64 %operand_ptr, %operand_ptr, %C;
-    add.u64 %operand_ptr, %operand_ptr, ${plan.batch.c_base};
-${load(s, c, "%operand_ptr", name)}\
+${fused_ops.locate(name)}\
+${load(s, c, plan.batch.bases[name], name)}\
 </%def>
 
 ## Loads rows of C, or of an operand of its shape, to the subtile's boxes.

@@ -109,6 +109,31 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
         {"dtype": "bf16", "layout": "CHWN", "n": 8, "epilogue": "bias,residual,store_sums,gelu"},
         f"{WGMMA} operand_path_b=pack",
     ),
+    **{
+        f"wgmma, {layout}, through shared memory, {buffers} of {subtiles}": (
+            {"epilogue": f"scale,bias,store_sums,{activation}", **fields},
+            f"{config} epilogue_smem=1 epilogue_subtiles={subtiles} epilogue_buffers={buffers} {more}",
+        )
+        for layout, fields, config, subtiles, buffers, activation, more in (
+            ("NHWC", {"layout": "NHWC"}, WGMMA, 2, 1, "silu", ""),
+            ("NHWC", {"layout": "NHWC"}, WGMMA, 2, 2, "gelu", "persistent=1"),
+            ("NHWC", {"layout": "NHWC", "dtype": "bf16"}, WGMMA, 4, 2, "relu", "persistent=1"),
+            ("NHWC", {"layout": "NHWC", "c": 64}, WGMMA, 1, 1, "gelu", "kg=2 splitk=last_cta"),
+            ("NHWC, rows of any length", {"layout": "NHWC", "k": 27}, WGMMA, 2, 2, "gelu", "persistent=1"),
+            ("NCHW", {"h": 8, "n": 8}, PACKED, 2, 1, "silu", "persistent=1"),
+            ("NCHW", {"h": 8, "n": 8, "w": 7}, PACKED, 1, 1, "gelu", ""),
+            ("CHWN", {"layout": "CHWN", "n": 8}, f"{WGMMA} operand_path_b=pack", 2, 2, "gelu", "persistent=1"),
+            (
+                "phases",
+                {"layout": "NHWC", "direction": "input_grad", "k": 24, "c": 136, "h": 11, "w": 9, "stride": 2},
+                WGMMA,
+                2,
+                2,
+                "gelu",
+                "",
+            ),
+        )
+    },
     "wgmma, tf32": (
         {"dtype": "f32", "compute": "tf32", "layout": "NHWC", "epilogue": "bias,residual,store_sums,gelu"},
         WGMMA.replace("u=64", "u=32"),
@@ -195,7 +220,7 @@ RANDOM = (
     *("conv_wgmma", "conv_wgmma_phased", "conv_wgmma_few_channels", "conv_wgmma_packed"),
     *("conv_wgmma_row_taps", "conv_wgmma_groups", "conv_wgmma_tiled"),
 )
-#: sums are stored from registers
+#: C and sums are stored from registers
 DIRECT = {"epilogue_smem": 0, "epilogue_subtiles": 1, "epilogue_buffers": 1, "epilogue_aliases_ab": 0}
 
 
@@ -208,7 +233,7 @@ def test_random_convolutions_and_configurations(source: str) -> None:
             p = replace(p, epilogue=",".join((*before, "store_sums", "clamp(-1,2)")))
         except InputError:  # weight gradients, results of 8 bits
             continue
-        if c.family == "wgmma":
+        if c.family == "wgmma" and first_violation(lower(p), c, H200):
             c = c.replace(**DIRECT)
         if first_violation(lower(p), c, H200) is None:
             right(p, c, n, H200, (INPUTS[n % len(INPUTS)],))
@@ -397,8 +422,10 @@ def test_families_and_problems() -> None:
     config = parse_config(f"{WGMMA} epilogue_smem=1")
     half = replace(stored, dtype="f16", out="", compute="", layout="NHWC", filters="")
     require(lower(replace(half, epilogue="relu")), config, H200)
-    with pytest.raises(ConfigError, match="wgmma_epilogue_smem"):
-        require(lower(half), config, H200)
+    require(lower(half), config, H200)
+    for epilogue in ("residual,store_sums,relu", "store_sums,swiglu"):
+        with pytest.raises(ConfigError, match="wgmma_epilogue_smem"):
+            require(lower(replace(half, epilogue=epilogue)), config, H200)
     assert stored.bytes == p.bytes + 4 * 2 * 64 * 8 * 8
     gated = replace(half, epilogue="store_sums,swiglu")
     assert gated.bytes == replace(half, epilogue="swiglu").bytes + 2 * 2 * 64 * 8 * 8

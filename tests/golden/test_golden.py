@@ -470,6 +470,11 @@ GOLDEN = {
         "gemm 4096,4096,4096 NT bf16",
         "family=wgmma transposed_mma=1 ml=64 nl=128 math_warpgroups=2 u=64 stages=3 epilogue_smem=1 cluster_x=2 persistent=1 raster_group=8 epilogue_subtiles=2",
     ),
+    "wgmma_stored_sums": (
+        "h200",
+        "gemm 512,512,256 NT bf16 epilogue=bias_column,store_sums,gelu",
+        "family=wgmma ml=128 nl=64 u=64 stages=3 epilogue_smem=1 persistent=1 epilogue_subtiles=2 epilogue_buffers=2",
+    ),
     "wgmma_small_m": (
         "h200",
         "gemm 16,2560,2560 NN f16",

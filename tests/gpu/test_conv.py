@@ -52,12 +52,29 @@ SUMS = (
         "family=wgmma ml=128 nl=64 u=64 stages=3 math_warpgroups=2 vec_c=2",
     ),
     (
+        "conv N=8,C=64,H=27,W=27,K=96,R=3,S=3,pad=1 NHWC f16 epilogue=bias,store_sums,gelu",
+        "family=wgmma ml=128 nl=96 u=64 stages=3 persistent=1 epilogue_smem=1 epilogue_subtiles=2 epilogue_buffers=2",
+    ),
+    (
+        "conv N=8,C=64,H=27,W=27,K=90,R=3,S=3,pad=1 NHWC bf16 epilogue=store_sums,silu",
+        "family=wgmma ml=64 nl=96 u=64 stages=3 epilogue_smem=1 epilogue_subtiles=3",
+    ),
+    (
+        "conv N=8,C=64,H=27,W=27,K=96,R=3,S=3,pad=1 NCHW f16 epilogue=bias,store_sums,gelu",
+        "family=wgmma ml=64 nl=64 u=64 stages=3 persistent=1 epilogue_smem=1 epilogue_subtiles=2 operand_path_a=pack"
+        " operand_path_b=pack",
+    ),
+    (
         "conv N=8,C=64,H=28,W=28,K=96,R=3,S=3,pad=1 NCHW f16 epilogue=residual,store_sums,silu",
         "family=wgmma ml=64 nl=64 u=64 stages=3 operand_path_a=pack operand_path_b=pack",
     ),
     (
         "conv N=8,C=64,H=27,W=27,K=96,R=3,S=3,stride=2,pad=1 NHWC f16 direction=input_grad epilogue=store_sums,relu",
         "family=wgmma ml=64 nl=64 u=64 stages=3",
+    ),
+    (
+        "conv N=8,C=64,H=27,W=27,K=96,R=3,S=3,stride=2,pad=1 NHWC f16 direction=input_grad epilogue=store_sums,silu",
+        "family=wgmma ml=64 nl=64 u=64 stages=3 epilogue_smem=1 epilogue_subtiles=2 epilogue_buffers=2",
     ),
     (
         "conv N=8,C=64,H=27,W=27,K=96,R=3,S=3,pad=1 CHWN f16 epilogue=bias,store_sums,gelu",

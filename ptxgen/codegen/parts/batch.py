@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from ptxgen.codegen.parts.parameters import Parameters
 from ptxgen.codegen.parts.part import Part
+from ptxgen.problem.base import ELEMENTWISE_OPERANDS
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,12 @@ class Batch(Part):
     def c_base(self) -> str:
         """The register with the address of C of the block's batch item."""
         return "%item_c" if self.active else "%C"
+
+    @property
+    def bases(self) -> dict[str, str]:
+        """C, or an array of its shape that fused operations have located -> the register with its address for the
+        block's batch item."""
+        return {"C": self.c_base, **dict.fromkeys((*ELEMENTWISE_OPERANDS, "sums"), "%operand_ptr")}
 
     @property
     def parameters(self) -> list[Parameters]:

@@ -97,7 +97,8 @@ def work(p: KernelProblem, c: Columns, g: WgmmaGeometry, d: Device) -> Work:
     if block_scaled(p):
         adds = adds + _scaling(p, c, g) * promotions
     resident = np.maximum(d.blocks_per_sm(g.threads, g.registers, g.shared), 1)
-    tile = g.x.tile * g.reduction.owner_columns * p.output.bytes
+    arrays = 1 + ("store_sums" in p.needs)
+    tile = g.x.tile * g.reduction.owner_columns * p.output.bytes * arrays
     narrow = (c.vec_c == 1) & (c.epilogue_smem == 0) & (p.output.bytes == 2)
     direct: Any = cost.TILE_DIRECT * np.where(narrow, np.where(c.transposed_mma == 1, *cost.TILE_NARROW), 1.0)
     unaligned, along = (

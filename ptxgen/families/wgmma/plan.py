@@ -192,7 +192,10 @@ class WgmmaPlan(Plan):
         """For each subtile and each of its stmatrix instructions, the additions to sums of columns."""
         assert isinstance(self.states, FragmentColumnSums)
         e, subtiles = self.epilogue, self.epilogue.staging.subtiles
-        return [[self.states.additions(x, e.results(x)) for x in subtile.stmatrices] for subtile in subtiles]
+        return [
+            [self.states.additions(x, e.results(x, e.has_activation)) for x in subtile.stmatrices]
+            for subtile in subtiles
+        ]
 
     @property
     def weight_steps(self) -> list[WeightStep]:

@@ -179,12 +179,19 @@ def _stages_elements(p: KernelProblem) -> bool:
     return p.output.bytes == 2
 
 
+def _stages_sums(p: KernelProblem) -> bool:
+    """True if there is no array of sums, or sums may go through shared memory before C does: one of them for each
+    element of C, and no other array loaded to the boxes."""
+    plain = "store_gated" not in p.needs and not p.sink.elementwise and (not grouped(p) or grouped_rows.ranges(p, "c"))
+    return "store_sums" not in p.needs or plain
+
+
 def _epilogue_smem(p: KernelProblem, c: Any, g: WgmmaGeometry) -> Any:
     chunk = TMA_ALIGNED // p.output.bytes  # columns in 16 bytes of a row
     return np.where(
         c.epilogue_smem == 1,
         _stages_elements(p)
-        & ("store_sums" not in p.needs)
+        & _stages_sums(p)
         & (_has_rows(p) & ((c.row_taps == 1) | _pixel_columns(p)) | _vector_rows(p, c) | (c.interleave_phases == 1))
         & ((operand_packing.boxed(p) & (c.row_taps == 1)) | _vector_rows(p, c) | (not p.sink.elementwise))
         & (c.epilogue_subtiles >= 1)
@@ -680,9 +687,9 @@ RULES = (
         lambda p, c, g, d: _epilogue_smem(p, c, g),
         "epilogue_smem={c.epilogue_smem}, epilogue_subtiles={c.epilogue_subtiles},"
         " epilogue_buffers={c.epilogue_buffers}: C has two bytes per element and is stored in subtiles of a multiple of"
-        " 8 (16 with a gated activation) of {g.reduction.owner_columns} columns, not with splitk=workspace or"
-        " store_sums, and with a residual, relu_grad or a gated activation only if the rows of C are whole 16 bytes"
-        " that TMA can store, or pixels of a phase",
+        " 8 (16 with a gated activation) of {g.reduction.owner_columns} columns, not with splitk=workspace, with"
+        " store_sums only for one sum each and no other array of C's shape, and with a residual, relu_grad or a gated"
+        " activation only if the rows of C are whole 16 bytes that TMA can store, or pixels of a phase",
     ),
     Rule(
         "wgmma_sum_a",

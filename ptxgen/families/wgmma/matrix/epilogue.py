@@ -37,7 +37,7 @@ from ptxgen.lowering.im2col_descriptor import im2col
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.lowering.row_reduce import RowReduce
 from ptxgen.lowering.sink import SelectValues, ValueSink
-from ptxgen.problem.epilogue_ops import ACTIVATION, SCALE
+from ptxgen.problem.epilogue_ops import ACTIVATION, SCALE, STORED
 
 #: sink -> the template file that takes its values from fragments
 _FRAGMENT_SINKS: dict[type[ValueSink], str] = {
@@ -111,11 +111,15 @@ class BoxStore:
 
 @dataclass(frozen=True)
 class Subtile:
-    """Columns that are stored at once. ``reuses_buffer``: True if an earlier subtile or tile used its buffer;
+    """Columns that are stored at once. ``label``: the end of the names of its labels; ``buffer``: the offset of its
+    buffer among a warpgroup's staging buffers; ``reuses_buffer``: True if an earlier subtile or tile used this buffer;
     ``stmatrices``, ``batches``: how threads write results of two bytes, or pairs of sums of one byte; ``along_x``,
-    ``along_y``: a thread's sums by row along X, or by column along Y, counted from the thread's first."""
+    ``along_y``: a thread's sums by row along X, or by column along Y, counted from the thread's first;
+    ``stored_sums``: the same columns of the array of sums, which are stored first; None: there is no such array."""
 
     index: int
+    label: str
+    buffer: int
     reuses_buffer: bool
     stmatrices: list[Stmatrix]
     batches: list[PairBatch]
@@ -123,6 +127,12 @@ class Subtile:
     along_x: list[tuple[int, list[str]]]
     along_y: list[tuple[int, list[str]]]
     columns: int
+    stored_sums: Subtile | None = None
+
+    @property
+    def first(self) -> Subtile:
+        """The subtile whose buffer is written first."""
+        return self.stored_sums or self
 
     @property
     def sides(self) -> dict[str, tuple[str, list[tuple[int, list[str]]]]]:
@@ -156,7 +166,8 @@ class Staging:
     """The subtiles of a warpgroup in shared memory, in swizzled boxes. Results of two bytes are packed in pairs and
     stored by stmatrix; each pair of sums of one byte is a word. ``size``: bytes of a sum in C; ``transposed``: True if
     C is contiguous along X; ``y_columns``: columns along Y that the block stores; ``outer``: registers with the
-    coordinates of an item; ``paired``: True if two adjacent columns of C are stored by one access."""
+    coordinates of an item; ``paired``: True if two adjacent columns of C are stored by one access; ``arrays``: the
+    arrays of the shape of C to which the kernel stores, 2 with an array of sums."""
 
     CHUNK = 16  #: bytes that the swizzle moves together
     BATCH = 2  #: chunks of words that are computed at once
@@ -172,6 +183,7 @@ class Staging:
         persistent: bool,
         outer: Sequence[str],
         paired: bool,
+        arrays: int,
     ) -> None:
         mi = sums.shape[0]
         self.sums, self.size, self.transposed, self.mi = sums, size, transposed, mi
@@ -183,7 +195,7 @@ class Staging:
         self.box = (ROWS, columns) if transposed else (self.width, ROWS)
         #: bytes of a subtile of one warpgroup
         self.subtile_bytes = mi * ROWS * columns * size
-        self.buffers = buffers
+        self.buffers, self.arrays, self.persistent = buffers, arrays, persistent
         self.bytes = self.subtile_bytes * buffers
         #: address registers: stmatrix instructions whose chunk of 16 bytes differs within a row of the box
         self.variants = 1 if transposed else max(1, self.width // 16)
@@ -196,19 +208,25 @@ class Staging:
         self.coordinates = [*(("%box_x", "%box_y") if transposed else ("%box_y", "%box_x")), *outer]
         self.rank = len(self.coordinates)
         self.rows, self.pairs, self.vectors = RowStores(self), PairStores(self, paired), VectorStores(self)
-        self.subtiles = [
-            Subtile(
-                n,
-                persistent or n >= buffers,
-                self._stmatrices(n) if size == MATRIX_BYTES else [],
-                self._batches(n) if size < MATRIX_BYTES else [],
-                self._stores(n),
-                self._along_x(n),
-                self._along_y(n),
-                columns,
-            )
-            for n in range(subtiles)
-        ]
+        self.subtiles = [self._subtile(n, arrays - 1) for n in range(subtiles)]
+
+    def _subtile(self, index: int, array: int) -> Subtile:
+        """Subtile ``index`` of an array: C is the last one, the array of sums is before it."""
+        turn, whole = index * self.arrays + array, self.size == MATRIX_BYTES
+        buffer = turn % self.buffers * self.subtile_bytes
+        return Subtile(
+            index,
+            str(index) if array == self.arrays - 1 else f"_SUMS{index}",
+            buffer,
+            self.persistent or turn >= self.buffers,
+            self._stmatrices(index, buffer) if whole else [],
+            [] if whole else self._batches(index, buffer),
+            self._stores(index, buffer),
+            self._along_x(index),
+            self._along_y(index),
+            self.columns,
+            self._subtile(index, array - 1) if array else None,
+        )
 
     def prefetch_barrier(self, subtile: Subtile) -> int:
         """The number of bytes from a warpgroup's first mbarrier to the mbarrier for the prefetched operand of a
@@ -229,6 +247,11 @@ class Staging:
         """The numbers of the 16-byte chunks that the variants of a thread's address access."""
         return range(0, 2 * self.variants, 2)
 
+    @cached_property
+    def boxes(self) -> list[BoxStore]:
+        """The boxes of all subtiles, of each array."""
+        return [b for c in self.subtiles for x in (c.first, c) for b in x.stores]
+
     def groups(self, subtile: Subtile) -> range:
         """The numbers in the tile of a subtile's groups of 8 columns."""
         each = self.columns // COLUMNS
@@ -239,10 +262,9 @@ class Staging:
         """The stmatrix instructions that store some groups of columns of a subtile."""
         return [x for x in subtile.stmatrices if x.column // COLUMNS in groups]
 
-    def _stmatrices(self, subtile: int) -> list[Stmatrix]:
+    def _stmatrices(self, subtile: int, buffer: int) -> list[Stmatrix]:
         out = []
         groups = self.columns // COLUMNS
-        buffer = subtile % self.buffers * self.subtile_bytes
         for m in range(self.mi):
             j = 0
             while j < groups:
@@ -263,22 +285,22 @@ class Staging:
                 j += 2 if pair else 1
         return out
 
-    def _batches(self, subtile: int) -> list[PairBatch]:
+    def _batches(self, subtile: int, buffer: int) -> list[PairBatch]:
         chunks = range(0, self.columns, self.CHUNK)
         return [
             PairBatch(
                 subtile * self.columns + batch[0],
-                [(first % self.width, self._pairs(subtile, m, first)) for first in batch],
+                [(first % self.width, self._pairs(subtile, m, first, buffer)) for first in batch],
             )
             for m in range(self.mi)
             for batch in in_batches(chunks, self.BATCH)
         ]
 
-    def _pairs(self, subtile: int, m: int, first: int) -> list[tuple[str, str, int]]:
+    def _pairs(self, subtile: int, m: int, first: int, buffer: int) -> list[tuple[str, str, int]]:
         """The registers and offsets of the words of a chunk: two groups of columns in two rows. ``first``: its first
         column in the subtile."""
         box = (m * self.columns + first // self.width * self.width) * ROWS
-        at = subtile % self.buffers * self.subtile_bytes + box
+        at = buffer + box
         places = [(h, g) for g in range(2) for h in range(2)]
         groups = (subtile * self.columns + first) // COLUMNS
         sums = [[self.sums[m, FRAGMENT * (groups + g) + 2 * h + e] for e in range(2)] for h, g in places]
@@ -303,9 +325,8 @@ class Staging:
             for e in range(2)
         ]
 
-    def _stores(self, subtile: int) -> list[BoxStore]:
+    def _stores(self, subtile: int, buffer: int) -> list[BoxStore]:
         out = []
-        buffer = subtile % self.buffers * self.subtile_bytes
         for m in range(self.mi):
             at = buffer + m * ROWS * self.columns * self.size
             for n in range(1 if self.transposed else self.columns // self.width):
@@ -347,8 +368,7 @@ class PairStores:
     @cached_property
     def places(self) -> dict[BoxStore, tuple[int, int, int]]:
         """Box -> its first row of C, its first column of C, and the column after that."""
-        boxes = [b for subtile in self.staging.subtiles for b in subtile.stores]
-        first = {b: (b.y, b.x) if self.staging.transposed else (b.x, b.y) for b in boxes}
+        first = {b: (b.y, b.x) if self.staging.transposed else (b.x, b.y) for b in self.staging.boxes}
         return {b: (row, column, column + 1) for b, (row, column) in first.items()}
 
     @property
@@ -454,26 +474,22 @@ class VectorStores:
     thread_mask = Mask("threads")
 
     @cached_property
-    def _boxes(self) -> list[BoxStore]:
-        return [b for subtile in self.staging.subtiles for b in subtile.stores]
-
-    @cached_property
     def offsets(self) -> dict[BoxStore, list[int]]:
         """Box -> bytes from a thread's place in the first box to each of its rows. Rows that are ``row_step`` apart
         have the same swizzle."""
         rows = [n for batch in self.batches for n in batch]
-        return {b: [b.offset + n * self.row_step * self.staging.span for n in rows] for b in self._boxes}
+        return {b: [b.offset + n * self.row_step * self.staging.span for n in rows] for b in self.staging.boxes}
 
     @cached_property
     def columns(self) -> dict[BoxStore, BoxColumns]:
         """Box -> its first column of C, and the offset of this column."""
-        first = {b: b.x if self.staging.transposed else b.y for b in self._boxes}
+        first = {b: b.x if self.staging.transposed else b.y for b in self.staging.boxes}
         return {b: BoxColumns(column, column * 2) for b, column in first.items()}
 
     @cached_property
     def rows(self) -> dict[BoxStore, list[int]]:
         """Box -> the rows of C of a thread, counted from its first row."""
-        first = {b: b.y if self.staging.transposed else b.x for b in self._boxes}
+        first = {b: b.y if self.staging.transposed else b.x for b in self.staging.boxes}
         rows = [n * self.row_step for batch in self.batches for n in batch]
         return {b: [row + n for n in rows] for b, row in first.items()}
 
@@ -576,7 +592,8 @@ class RowStores:
     @cached_property
     def words(self) -> dict[RowSegment, list[RowWord]]:
         """Segment -> the words that a thread stores in one iteration."""
-        segments = [x for n in range(len(self.staging.subtiles)) for x in self.segments(n)]
+        subtiles = [x for c in self.staging.subtiles for x in (c, c.first)]
+        segments = [x for c in subtiles for x in self.segments(c)]
         return {
             segment: [
                 RowWord(
@@ -591,9 +608,8 @@ class RowStores:
             for segment in segments
         }
 
-    def segments(self, subtile: int) -> list[RowSegment]:
-        s = self.staging
-        buffer, first = subtile % s.buffers * s.subtile_bytes, subtile * s.columns
+    def segments(self, subtile: Subtile) -> list[RowSegment]:
+        s, buffer, first = self.staging, subtile.buffer, subtile.first_column
         if s.transposed:
             return [RowSegment(buffer, first, 0)]
         return [RowSegment(buffer + m * self.boxes * self.box_bytes, m * ROWS, first) for m in range(s.mi)]
@@ -687,8 +703,9 @@ class Epilogue(epilogue.Epilogue):
     def staging(self) -> Staging:
         p, c = self.problem, self.config
         outer = ["%batch_index"] if p.batch != 1 else grouped_rows.coordinates(p, "c") if grouped(p) else []
+        arrays = 1 + len(self.stored_arrays)
         sizes = self.y_columns, c.epilogue_subtiles, c.epilogue_buffers
-        return Staging(self.sums, self.c.bytes, self.transposed, *sizes, bool(c.persistent), outer, self.paired)
+        return Staging(self.sums, self.c.bytes, self.transposed, *sizes, bool(c.persistent), outer, self.paired, arrays)
 
     @property
     def staging_base(self) -> int:
@@ -756,6 +773,11 @@ class Epilogue(epilogue.Epilogue):
         return self.problem.sink.elementwise if self.via_tma else ()
 
     @property
+    def stored_arrays(self) -> list[str]:
+        """The arrays of sums that kernels store beside C."""
+        return [step.array for op in self.problem.sink.operations for step in op.steps if step.spans == STORED]
+
+    @property
     def prefetched(self) -> str:
         """The elementwise operand that TMA loads to a staging buffer as soon as the buffer is free; empty if there is
         none."""
@@ -776,7 +798,13 @@ class Epilogue(epilogue.Epilogue):
     @property
     def maps(self) -> list[str]:
         """The names of the tensor maps that the epilogue uses."""
-        return ["map_c"] * (self.via_smem and self.tma) + [f"map_{name}" for name in self.tma_operands]
+        stored = ["map_c", *(f"map_{name}" for name in self.stored_arrays)]
+        return stored * (self.via_smem and self.tma) + [f"map_{name}" for name in self.tma_operands]
+
+    @property
+    def stored_maps(self) -> dict[str, str]:
+        """Array to which TMA stores -> the register with the address of its tensor map."""
+        return {"C": "%map_c", **{name: f"%map_{name}" for name in self.stored_arrays}}
 
     # ---- from registers
 
@@ -880,9 +908,9 @@ class Epilogue(epilogue.Epilogue):
         it."""
         return ("%c_y", "%c_x") if self.transposed else ("%c_x", "%c_y")
 
-    def results(self, stmatrix: Stmatrix) -> list[tuple[str, str]]:
+    def results(self, stmatrix: Stmatrix, activated: bool) -> list[tuple[str, str]]:
         """The pairs that an stmatrix packs. Results of activations are in registers of their own."""
-        return self.activated[len(stmatrix.registers)] if self.has_activation else stmatrix.registers
+        return self.activated[len(stmatrix.registers)] if activated else stmatrix.registers
 
     @cached_property
     def activated(self) -> dict[int, list[tuple[str, str]]]:

@@ -31,7 +31,6 @@ from ptxgen.families.wgmma.tensor_maps import matrix_map, stored
 from ptxgen.lowering.descriptor_table import grouped
 from ptxgen.lowering.im2col_descriptor import tma_n
 from ptxgen.lowering.kernel_problem import KernelProblem
-from ptxgen.problem.base import ELEMENTWISE_OPERANDS
 
 #: pattern of parameter names -> meaning, for the header of a module
 MEANINGS = {
@@ -40,7 +39,8 @@ MEANINGS = {
     "full_tiles": "tiles that blocks compute whole",
     "tail_iters": "iterations of the K loop of the clusters of the other tiles, which blocks share",
     "share_iters": "those of the share of a cluster of blocks",
-    "map_[xyc]|map_residual|map_aux": "tensor maps of X, of Y (operands of wgmma), of C and of epilogue operands",
+    "map_[xyc]|map_residual|map_aux|map_sums": "tensor maps of X, of Y (operands of wgmma), of C and of epilogue"
+    " operands",
     "last_[ab]": "last batch item of the tensors of A and B",
     "channels|taps|units_per_tap": "channels, taps of a filter, boxes of channels of a tap",
     "(positions|lower_corner|stride|taps|filter_extent|dilation)[0-2]": "along an axis, 0 the innermost: results, first"
@@ -109,7 +109,7 @@ class TmaParameters(KernelParameters):
 
     def _tensor_maps(self, launched: Launched, name: str) -> list[TensorMap]:
         p = launched.p
-        if name in ("map_c", *(f"map_{operand}" for operand in ELEMENTWISE_OPERANDS)):
+        if name in self.epilogue.maps:
             s, matrix, size = self.epilogue.staging, p.operand("C").access.tensor(p.output.bytes), p.output.bytes
             element_type = p.output.tma
             operand = "C" if name == "map_c" else name.removeprefix("map_")
