@@ -391,6 +391,9 @@ def _epilogue_regs(p: KernelProblem, c: Any, accumulators: Any, moves: Any) -> A
         where(moves > 0, 8, 0),
         where(along_x, 35, 0) if scaled else 0,
     ]
+    if "store_sums" in p.needs:  # the addresses of two arrays, unless TMA stores them
+        addresses = where(phased, 96, 56) if scatters else 0
+        terms.append(where(via_smem, where(wide, 36, where(accumulators >= 112, addresses, 0)), 0))
     return reduce(np.maximum, terms)
 
 
