@@ -130,6 +130,11 @@ def test_items_of_a_batch_have_scales_of_their_operands(name: str) -> None:
 EXPERTS = {
     "rows along M": ("1x128t", "128x128", "ml=64 nl=32 u=128 stages=3 persistent=1"),
     "rows along N": ("1x128", "1x128t", "ml=24 nl=64 u=128 stages=3 persistent=1 transposed_mma=1"),
+    "two buffers, and registers from the producer": (
+        "1x128",
+        "128x128",
+        "ml=128 nl=128 u=256 stages=2 persistent=1 math_warpgroups=2 promotion_buffers=2 epilogue_smem=1",
+    ),
 }
 
 

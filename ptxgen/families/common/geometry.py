@@ -29,7 +29,8 @@ def geometry(p: KernelProblem, c: Any) -> Any:
         loops = c.stream_k + (c.listed_tiles if lists_tiles(p) else 0)
         return replace(g, registers=g.registers + LOOP_REGISTERS * loops) if np.any(loops) else g
     # the tile loop keeps the number of the next tile in shared memory, and addresses and counts in registers
-    return replace(g, shared=g.shared + GROUPED_SHARED, registers=g.registers + GROUPED_REGISTERS)
+    loop = where(g.shares_registers, 0, GROUPED_REGISTERS)
+    return replace(g, shared=g.shared + GROUPED_SHARED, registers=g.registers + loop)
 
 
 class LazyGeometry:

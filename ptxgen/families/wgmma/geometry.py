@@ -654,6 +654,7 @@ def geometry(p: KernelProblem, c: Any) -> WgmmaGeometry:
         packed_bytes=packed_bytes,
         threads=WARPGROUP * c.math_warpgroups + where(budget.setmaxnreg, WARPGROUP, WARP),
         registers=where(budget.setmaxnreg, budget.equal, budget.mainloop),
+        shares_registers=budget.setmaxnreg,
         shared=(pipeline_bytes + barrier_bytes)
         + (reduction.dsmem_bytes + own_epilogue_bytes),  # few operations on grids
         tiles_m=tiles_m,
