@@ -32,7 +32,9 @@ class Geometry:
     threads: IntOrColumn  #: threads per block
     shared: IntOrColumn  #: bytes of shared memory per block
     registers: IntOrColumn  #: 32-bit registers per thread, an upper estimate
-    shares_registers: BoolOrColumn = False  #: True if warps give registers to others: then the loop over tiles adds none
+    shares_registers: BoolOrColumn = (
+        False  #: True if warps give registers to others: a loop over tiles adds none
+    )
     reg_margin: IntOrColumn = 0  #: 32-bit registers per thread that stay free below the limit
     blocks: IntOrColumn  #: blocks of the launch
     workspace: IntOrColumn = 0  #: bytes of global workspace

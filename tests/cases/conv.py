@@ -100,14 +100,16 @@ def config(
         columns = int(rng.choice([1, 2, 4])) if strips_of(v).patch is not None else 1
         feature_maps = int(rng.choice([0, 1024, 4096])) if strips_of(v).feature_maps is not None else 0
         rows = 1 if columns > 1 or feature_maps else rows
+        wide = 1 if feature_maps else wide
+        few = [n for n in (8, 16) if rows * n >= 32 and n * wide >= strips_of(v).lanes and not strips_of(v).wgrad]
         c = Config(
             family="depthwise",
-            vec_lane=1 if feature_maps else wide,
+            vec_lane=wide,
             strip_columns=columns,
             feature_map_bytes=feature_maps,
             strip_results=results,
             block_rows=rows,
-            block_lanes=32,
+            block_lanes=[*few, 32][0],
             min_ctas_per_sm=resident,
             store_policy=stream,
             kg=kg,

@@ -10,7 +10,8 @@ import pytest
 from gemm_runs import Placed, right
 
 from ptxgen.codegen.config.config import Config, parse_config
-from ptxgen.families.common.rules import first_violation
+from ptxgen.errors import ConfigError
+from ptxgen.families.common.rules import first_violation, require
 from ptxgen.lowering.im2col_descriptor import im2col
 from ptxgen.lowering.implicit_gemm import IM2COL
 from ptxgen.lowering.lower import lower
@@ -189,8 +190,20 @@ def test_depthwise_forward(layout: str, dtype: str, epilogue: str) -> None:
         for text in (
             "strip_results=4 block_rows=2 block_lanes=32",
             f"strip_results=1 block_rows=1 block_lanes=64 vec_lane={strips_of(v).vec}",
+            "strip_results=4 block_rows=4 block_lanes=8",
         ):
-            verify(v, parse_config(f"family=depthwise {text}"), "integers", float(n % 2))
+            if "block_lanes=8" not in text or strips_of(v).lanes <= 8:
+                verify(v, parse_config(f"family=depthwise {text}"), "integers", float(n % 2))
+
+
+def test_few_threads_along_the_lane_axis_have_all_lanes() -> None:
+    """A block of 8 or 16 threads along that axis, as for few images in CHWN."""
+    config = parse_config("family=depthwise strip_results=2 block_rows=4 block_lanes=8")
+    p = Conv(6, 5, 9, 7, 5, 3, 3, padding=1, stride=2, groups=5, layout="CHWN")
+    verify(p, config, "normal", 0.5)
+    for other in (replace(p, n=9), replace(p, direction="weight_grad")):
+        with pytest.raises(ConfigError, match="depthwise_block_lanes"):
+            require(lower(other), config, device("h200"))
 
 
 PATCHES = {

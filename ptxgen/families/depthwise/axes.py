@@ -30,7 +30,7 @@ AXES = (
         "block_lanes",
         64,
         "threads of a block along the lane axis",
-        (32, 64, 128, 256),
+        (8, 16, 32, 64, 128, 256),
         power_of_two=True,
         feature=False,
     ),

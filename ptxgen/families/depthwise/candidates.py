@@ -37,7 +37,7 @@ class DepthwiseSpace(TileSpace):
         "depthwise_feature_maps",
         "depthwise_feature_map_strips",
     )
-    extent_rules = ("range", "bounds", "kg", "splitk", "grid", "depthwise_feature_map_bytes")
+    extent_rules = ("range", "bounds", "kg", "splitk", "grid", "depthwise_block_lanes", "depthwise_feature_map_bytes")
 
     def variables(self, p: KernelProblem) -> dict[tuple[str, ...], list[tuple[int, ...]]]:
         widest = strips(p).vec if strips(p) is not None else 1

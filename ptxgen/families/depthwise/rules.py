@@ -49,11 +49,23 @@ RULES = (
     ),
     Rule(
         "depthwise_strip",
+        lambda p, c, g, d: (c.strip_results >= 1) & (c.strip_results <= MAX_RESULTS) & (g.threads >= WARP),
+        f"strip_results={{c.strip_results}}, {{g.threads}} threads: a strip has 1 to {MAX_RESULTS} results, and a block"
+        " has whole warps",
+    ),
+    Rule(
+        "depthwise_block_lanes",
         lambda p, c, g, d: (
-            (c.strip_results >= 1) & (c.strip_results <= MAX_RESULTS) & (c.block_lanes >= WARP) & (g.threads >= WARP)
+            (c.block_lanes >= WARP)
+            | (
+                (strips(p) is not None and not strips(p).wgrad)
+                & (c.strip_columns == 1)
+                & (c.feature_map_bytes == 0)
+                & (c.block_lanes * c.vec_lane >= (strips(p).lanes if strips(p) is not None else 0))
+            )
         ),
-        f"strip_results={{c.strip_results}}, block_lanes={{c.block_lanes}}: a strip has 1 to {MAX_RESULTS} results, and"
-        " a block whole warps along the lane axis",
+        "block_lanes={c.block_lanes}: fewer than 32 threads along the lane axis must have all lanes, of a convolution"
+        " or an input gradient with strip_columns=1, feature_map_bytes=0",
     ),
     Rule(
         "depthwise_strip_results",
