@@ -118,8 +118,9 @@ def checked_sums(sums: Any, out: View, shape: tuple[int, ...], activation: str |
         raise ShapeError(
             f"sums is {v.dtype} of {'x'.join(map(str, v.shape))}; it must be {wanted}, in the memory of out"
         )
-    each = shape[-1] // max(out.shape[-1], 1)
-    strides = *(stride * each for stride in out.strides[:-1]), out.strides[-1]
+    each = columns_of_sums(1, activation)
+    # rows of a gated activation are contiguous; a single column of out has the stride 0
+    strides = *(stride * each for stride in out.strides[:-1]), 1 if each > 1 else out.strides[-1]
     if not out.host and v.strides != strides and 0 not in shape:
         raise ShapeError(f"sums has strides {v.strides}; they must be {strides}, for out with strides {out.strides}")
     if v.address % (each * out.dtype.bytes):

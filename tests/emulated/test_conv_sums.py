@@ -363,6 +363,20 @@ def test_sums_of_device_arrays(gpu: EmulatedDriver, order: Any, monkeypatch: pyt
         monkeypatch.setattr("ptxgen.api.conv.launch_uncached", None)
 
 
+@pytest.mark.parametrize("shape", [(2, 4, 5, 6), (1, 4, 1, 6), (2, 4, 1, 1), (1, 1, 5, 1)])
+@pytest.mark.parametrize("activation", ["relu", "x*up"])
+def test_results_of_one_channel_have_sums(gpu: EmulatedDriver, shape: Any, activation: str) -> None:
+    """Strides along axes of one element do not count; a gated activation has two channels of sums beside one."""
+    each = 2 if activation == "x*up" else 1
+    x, f = integers(*shape), integers(each, shape[1], 3, 3)
+    want = sums_of(x, f, np.zeros(each))
+    sums = Tensor(gpu, np.full_like(want, np.nan), LAST)
+    sums.strides = tuple(999 if n == 1 else s for n, s in zip(sums.shape, sums.strides, strict=True))
+    y = ptxgen.conv2d(Tensor(gpu, x, LAST), Tensor(gpu, f, LAST), padding=1, activation=activation, sums=sums)
+    assert np.array_equal(sums.numpy(), want)
+    assert np.array_equal(y.numpy(), np.maximum(want, 0) if each == 1 else want[:, ::2] * want[:, 1::2])
+
+
 def test_the_batch_of_a_large_convolution_is_split(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PTXGEN_DRIVER", "emulated")
     monkeypatch.setattr(implicit_gemm, "EXTENT_LIMIT", 500)  # offsets have few bits

@@ -19,6 +19,7 @@ from ptxgen.tuning import selection
 from tests.tensors import LIBRARY, Tensor
 
 ANY = parse_config("ms=2 ns=2 ml=16 nl=16 cp_async_a=0 cp_async_b=0 stages=2")
+PAIRS = ANY.replace(vec_c=2)  #: for gated activations
 ITEMS = ((5, 7, 9), (16, 3, 20), (0, 4, 4), (1, 1, 1), (7, 5, 0))
 
 
@@ -33,7 +34,9 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Any:
         monkeypatch.setattr(module, name, OrderedDict())
     monkeypatch.setattr(drivers, "driver", lambda: driver)
     monkeypatch.setattr(choice, "database", lambda: None)
-    monkeypatch.setattr(selection, "select", lambda p, *_, **__: [selection.Selection(p, ANY, "given")])
+    monkeypatch.setattr(
+        selection, "select", lambda p, *_, **__: [selection.Selection(p, PAIRS if p.gated else ANY, "given")]
+    )
     monkeypatch.setitem(sys.modules, "torch", LIBRARY)
     yield driver
     grouped._launchers.clear()
@@ -164,6 +167,49 @@ def test_lists_store_the_sums_of_tensors(gpu: Gpu, transposed: bool) -> None:
         ptxgen.gemm_grouped(a, b, outs, activation="relu", sums=arrays(gpu, 1, not transposed)[2])
 
 
+def columns_of(full: Tensor, count: int) -> Tensor:
+    """The first ``count`` columns of a tensor."""
+    return full[tuple(slice(0, n, 1) for n in (*full.shape[:-1], count))]
+
+
+@pytest.mark.parametrize("gap", [0, 2])
+@pytest.mark.parametrize("activation", ["relu", "x*up"])
+@pytest.mark.parametrize("shape", [(5, 1), (1, 3), (1, 1), (1, 5, 1), (3, 5, 1), (3, 1, 1), (3, 1, 2), (5, 0), (0, 1)])
+def test_results_of_one_row_or_column_have_sums(gpu: Gpu, shape: tuple[int, ...], activation: str, gap: int) -> None:
+    """Two columns of sums stand beside one column of results. ``gap``: columns of results between two rows."""
+    (*batch, m, n), each, rng = shape, 2 if activation == "x*up" else 1, np.random.default_rng(sum(shape))
+    x, w = (rng.integers(-3, 4, (*batch, *s)).astype(np.float32) for s in ((m, 7), (7, n * each)))
+    wanted = x @ w
+    results = wanted[..., ::2] * wanted[..., 1::2] if each == 2 else np.maximum(wanted, 0)
+
+    def multiply(out: Tensor, sums: Tensor) -> None:
+        ptxgen.gemm(Tensor(gpu, x), Tensor(gpu, w), activation=activation, out=out, sums=sums)
+
+    def of_list(out: Tensor, sums: Tensor) -> None:
+        ptxgen.gemm_grouped([Tensor(gpu, x)], [Tensor(gpu, w)], [out], activation=activation, sums=[sums])
+
+    def of_experts(out: Tensor, sums: Tensor) -> None:
+        ends = Tensor(gpu, np.array([m], np.int32))
+        ptxgen.gemm_jagged(Tensor(gpu, x), Tensor(gpu, w[None]), ends, activation=activation, out=out, sums=sums)
+
+    for call in (multiply,) if batch else (multiply, of_list, of_experts):
+        rows = [Tensor(gpu, np.full((*batch, m, (n + gap) * k), np.nan, np.float32)) for k in (1, each)]
+        out, sums = (columns_of(full, n * k) for full, k in zip(rows, (1, each), strict=True))
+        call(out, sums)
+        assert np.array_equal(sums.numpy(), wanted)
+        assert np.array_equal(out.numpy(), results)
+        assert all(np.isnan(full.numpy()[..., n * k :]).all() for full, k in zip(rows, (1, each), strict=True))
+
+
+def test_sums_beside_one_column_have_the_gaps_of_the_result(gpu: Gpu) -> None:
+    x, w, out = (Tensor(gpu, np.ones(s, np.float32)) for s in ((3, 4), (4, 2), (3, 1)))
+    sums = columns_of(Tensor(gpu, np.zeros((3, 4), np.float32)), 2)
+    with pytest.raises(
+        ShapeError, match=r"sums has strides \(4, 1\); they must be \(2, 1\), for out with strides \(1, 0\)"
+    ):
+        ptxgen.gemm_grouped([x], [w], [out], activation="x*up", sums=[sums])
+
+
 @pytest.mark.parametrize("activation", ["relu", "swiglu"])
 def test_rows_of_experts_store_the_sums_of_tensors(gpu: Gpu, monkeypatch: pytest.MonkeyPatch, activation: str) -> None:
     """Sums whose rows have gaps, as those of the result, and whose address has less alignment."""
@@ -171,7 +217,7 @@ def test_rows_of_experts_store_the_sums_of_tensors(gpu: Gpu, monkeypatch: pytest
 
     def select(p: Any, *_: Any, **__: Any) -> list[selection.Selection]:
         chosen.append(p)
-        return [selection.Selection(p, ANY.replace(vec_c=2 if p.gated else 1), "given")]
+        return [selection.Selection(p, PAIRS if p.gated else ANY, "given")]
 
     monkeypatch.setattr(selection, "select", select)
     rng, each = np.random.default_rng(3), 2 if activation == "swiglu" else 1
