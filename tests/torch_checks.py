@@ -245,6 +245,7 @@ class Checks(Tensors):
     @pytest.mark.parametrize("name", ["conv1d", "conv2d", "conv3d", "conv_transpose2d"])
     def test_one_kernel_computes_an_activation_and_its_sums(self, name, dtype, monkeypatch):
         """While gradients are recorded, in eager and compiled calls, in each memory format."""
+        monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)  # PyTorch allows it for convolutions by default
         spatial = (2, 3, 4)[-{"1": 1, "2": 2, "3": 3}[name[-2]] :]
         given = [x.to(dtype) for x in self.tensors(((2, 4, *spatial), (4, 4, *(2 for _ in spatial)), (4,)))]
         wide = [x.double().requires_grad_() for x in given]
