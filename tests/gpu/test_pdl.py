@@ -56,7 +56,8 @@ def test_kernels_in_streams_and_graphs(driver):
             driver.upload(address, x)
         for address, x in zip(used[3:], wide[3:], strict=True):
             driver.upload(address, x)
-        go = runner.bind(dict(zip(stored, used, strict=True)), 1.0, 1.0)
+        beta = 0.0 if p.gated else 1.0  # a gated activation has no beta
+        go = runner.bind(dict(zip(stored, used, strict=True)), 1.0, beta)
         stream = driver.stream
 
         def sequence(go=go, kept=kept, used=used, wide=wide, result=result, stream=stream):
@@ -80,7 +81,7 @@ def test_kernels_in_streams_and_graphs(driver):
         driver.synchronize()
         out = np.empty_like(wide[2])
         driver.download(result, out)
-        deviation = compare(elements(p, C, out), reference(p, arrays, 1.0, 1.0))
+        deviation = compare(elements(p, C, out), reference(p, arrays, 1.0, beta))
         if not deviation.ok:
             wrong.append(f"{p.key()} | {c}: {deviation}")
         for address in (*kept, *used, result):
