@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -189,21 +189,44 @@ def scalars_of(p: Task, seed: int) -> dict[str, float]:
     return p.typical_scalars | {role: int(rng.integers(1, 4)) for role, _, _ in p.roles.scalars}
 
 
+@dataclass(frozen=True)
+class KnownResult:
+    """The oracle's results of a task. ``inputs``: the name of the inputs; ``arrays``, ``scalars``: the inputs, by
+    role."""
+
+    inputs: str
+    arrays: Mapping[str, Array]
+    scalars: Mapping[str, float]
+    oracle: Result
+
+
+def known_results(p: Task, seed: int = 0) -> Iterator[KnownResult]:
+    """The oracle's results for all inputs of the checks of a task."""
+    for inputs in input_names(p):
+        arrays, scalars = random_arrays(p, inputs, seed), scalars_of(p, seed)
+        yield KnownResult(inputs, arrays, scalars, expected(p, arrays, scalars, relaxed=inputs == "special"))
+
+
 def check_task(
     driver: Driver, problem: Task, config: Config, seed: int = 0, row_padding: int = 0
 ) -> Iterator[CheckResult]:
     """The results of checking a configuration of a task with all inputs; every result is compared."""
     p = with_row_padding(problem, row_padding)
     assert isinstance(p, Task)
+    return check_with(driver, p, config, known_results(p, seed))
+
+
+def check_with(driver: Driver, p: Task, config: Config, known: Iterable[KnownResult]) -> Iterator[CheckResult]:
+    """The results of checking a configuration with the inputs of ``known``, of which several configurations may be
+    checked with the same."""
     runner = Runner.of(driver, p, config)
     try:
-        for inputs in input_names(p):
-            arrays, scalars = random_arrays(p, inputs, seed), scalars_of(p, seed)
-            out = runner.compute(_with_padding(p, stored(p, arrays)), scalars=scalars)
-            deviation_of_all = _compared(p, out, expected(p, arrays, scalars, relaxed=inputs == "special"))
+        for x in known:
+            out = runner.compute(_with_padding(p, stored(p, x.arrays)), scalars=x.scalars)
+            deviation_of_all = _compared(p, out, x.oracle)
             if runner.workspace_dirty():
                 deviation_of_all = Deviation(np.inf, (-1, -1), deviation_of_all.worst)
-            yield CheckResult(inputs, deviation_of_all)
+            yield CheckResult(x.inputs, deviation_of_all)
     finally:
         runner.workspace.release()
 
