@@ -41,6 +41,7 @@ STATIC_SHARED_LIMIT = 48 << 10
 MAX_GRAPH_NODES = 400  #: nodes of a timing graph; more nodes take time to capture without adding precision
 READ_US = 5000.0  #: microseconds between two readings of sensors
 MAX_REPLAYS = 100  #: graph replays in one sample
+SLOW_US, SLOW_SAMPLES = 1e5, 3  #: launches that take more microseconds have at most so many samples
 LAUNCH_GAPS_US = 200  #: microseconds above which gaps between launches are a small part of a time without a graph
 NON_BLOCKING = 1
 ALIGNMENT = 256  #: bytes, of the addresses of allocations and of their parts
@@ -394,8 +395,8 @@ class CudaDriver:
         return us if us <= limit else min(us, self._elapsed(launch))
 
     def time(self, launches: Sequence[Callable[[], None]], timing: Timing) -> list[float]:
-        """Microseconds per call, ``timing.samples`` values; ``launches`` queue on the driver's stream and are called in
-        rotation.
+        """Microseconds per call, ``timing.samples`` values, at most ``SLOW_SAMPLES`` of calls slower than ``SLOW_US``;
+        ``launches`` queue on the driver's stream and are called in rotation.
 
         The launches are captured into a CUDA graph once, so host overhead is excluded. ``lock`` is held while kernels
         run, not during the capture.
@@ -434,7 +435,8 @@ class CudaDriver:
                     for _ in range(repeat):
                         replay.launch()
 
-                return [self._elapsed(sample) / (repeat * count) for _ in range(timing.samples)]
+                samples = timing.samples if once <= SLOW_US else min(timing.samples, SLOW_SAMPLES)
+                return [self._elapsed(sample) / (repeat * count) for _ in range(samples)]
 
     def sensors(self) -> Sensors:
         """The sensors of the GPU. UnavailableError: nvidia-ml-py is missing, or the GPU has none."""

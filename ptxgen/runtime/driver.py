@@ -16,9 +16,10 @@ from ptxgen.runtime.sensors import Sensors
 
 @dataclass(frozen=True)
 class Timing:
-    """The timing policy. ``samples``: the number of samples; ``target_ms``: milliseconds of graph replays per sample.
-    Launches use operand sets in rotation, at most ``most`` sets, whose total size is at least ``l2_multiple`` times the
-    L2 cache. A kernel slower than ``limit_us`` has one sample with fewer replays: the shorter of two times."""
+    """The timing policy. ``samples``: the number of samples, of which slow launches have fewer; ``target_ms``:
+    milliseconds of graph replays per sample. Launches use operand sets in rotation, at most ``most`` sets, whose total
+    size is at least ``l2_multiple`` times the L2 cache. A kernel slower than ``limit_us`` has one sample with fewer
+    replays: the shorter of two times."""
 
     samples: int = 5
     target_ms: float = 4.0

@@ -1350,6 +1350,21 @@ def test_graph_runs_for_the_requested_time(
     assert len(calls) == min(ring, 2) + 2 + nodes
 
 
+@pytest.mark.parametrize(("each", "samples"), [(9e4, 7), (1.1e5, 3)])
+def test_slow_launches_have_fewer_samples(
+    driver: CudaDriver, gpu: Gpu, source: Source, each: float, samples: int
+) -> None:
+    kernel = driver.load(source)
+    c = driver.allocate(4 * COUNT)
+    gpu.kernel_us = each
+    launch = lambda: driver.launch(kernel, INCREMENT, INCREMENT.pack({"C": c}))  # noqa: E731
+    assert driver.time([launch] * 2, Timing(samples=7)) == pytest.approx([each] * samples)
+    assert words(driver, c)[0] == 2 + 2 + 2 * (
+        1 + samples
+    )  # two launches before the graph of two, and two replays more
+    assert len(driver.time([launch], Timing(samples=2))) == 2
+
+
 @pytest.mark.parametrize("paused", ["first launches", "first replay"])
 def test_a_pause_of_the_host_is_not_a_time(driver: CudaDriver, gpu: Gpu, source: Source, paused: str) -> None:
     """A kernel seems slower than the limit, because the host paused: it is timed again, and then as often as others."""

@@ -577,8 +577,52 @@ def test_slabs_and_rows_fit_memory(torch_on_cpu: Any, monkeypatch: pytest.Monkey
     many = torch_arrays.TorchEager(driver, replace(any_task("rows"), **large)).forms({"cdist": "", "cube": ""})
     assert (set(few), set(many)) == ({"cdist", "cube"}, {"cdist"})
     modules = {"cdist": "text", "cube": "text"}
-    compiled = torch_arrays.TorchCompiled(driver, replace(any_task("rows"), **large)).forms(modules)
-    assert compiled == {"cdist": ("text", 1 << 10), "cube": ("text", 1 << 16)}
+    compiled = [torch_arrays.TorchCompiled(driver, replace(any_task("rows"), k=k, lda=0, **large)) for k in (3, 48)]
+    rows_of_cube = [each.forms(modules)["cube"][1] for each in compiled]
+    assert rows_of_cube == [1 << 16, 1 << 10]
+    assert compiled[0].forms(modules)["cdist"] == ("text", 1 << 10)
+
+
+@pytest.mark.parametrize("order", [("slow", "quick"), ("quick", "slow")])
+@pytest.mark.parametrize("baseline", [torch_arrays.TorchEager, torch_arrays.TorchCompiled])
+@pytest.mark.parametrize(("large", "us", "whole"), [(True, 3000.0, False), (True, 2000.0, True), (False, 3000.0, True)])
+def test_slow_forms_of_large_problems_compute_few_rows(
+    large: bool,
+    us: float,
+    whole: bool,
+    baseline: Any,
+    order: tuple[str, ...],
+    torch_on_cpu: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A form whose first rows take much longer than those of another form, 10 us, computes no other rows."""
+    p, computed = any_task("rows"), list[tuple[str, int]]()
+    compute = libraries.module_of(torch_text.sources(Parts(p))["matmul"]).compute
+
+    def run(name: str, *arguments: Any) -> Any:
+        if len(arguments) > len(p.roles.uses) + 5:  # a chunk
+            computed.append((name, int(arguments[-1])))
+        return compute(*arguments)
+
+    def elapsed(launch: Callable[[], object]) -> float:
+        launch()
+        return us if computed[-1][0] == "slow" else 10.0
+
+    monkeypatch.setattr(torch_arrays, "LARGE", p.m * p.n * p.k if large else p.m * p.n * p.k + 1)
+    monkeypatch.setattr(torch_arrays, "chunk_rows", lambda p: 16)
+    monkeypatch.setattr(torch_arrays, "tensor", lambda torch, address, shape, element: torch_on_cpu.ones(shape))
+    monkeypatch.setattr(torch_arrays, "sources", lambda parts: {name: name for name in order})
+    monkeypatch.setattr(torch_arrays, "module_of", lambda name: SimpleNamespace(compute=partial(run, name)))
+    for name in ("tensor", "int32"):
+        monkeypatch.setattr(torch_arrays.load_torch(), name, getattr(torch_on_cpu, name), raising=False)
+    driver: Any = StandInDriver(5.0, 5.0)
+    monkeypatch.setattr(driver, "elapsed", elapsed)
+    assert baseline(driver, p).best(TaskOperandSets(driver, p, Timing()).sets, Timing()).best == 5.0
+    rows = {name: [row for other, row in computed if other == name] for name in order}
+    tried = [0, 0] if large else []
+    assert rows["quick"] == tried + [0, 16, 32, 48, 64] * 3  # compiled, timed once and more often
+    assert rows["slow"][: len(tried)] == tried
+    assert (set(rows["slow"]) == {0, 16, 32, 48, 64}) is whole
 
 
 @pytest.mark.parametrize("name", ["rows", "list where", "logsumexp"])

@@ -30,7 +30,9 @@ from ptxgen.runtime.vendor_libraries import load_torch
 
 SLAB = 1 << 28  #: the most elements of a slab of the cube M×K×N
 CHUNK = 1 << 26  #: the most pairs that are computed together, if results are lists or reductions of rows
-CUBES = 1 << 37  #: from so many steps on, eager mode does not use the cube if there is another form
+LARGE = 1 << 37  #: from so many steps on, an execution may take seconds: forms that would be slow are not timed
+#: a form is not timed if its first chunk of rows takes so many times as long as that of another form, and HOST_US more
+LONGER, HOST_US = 4, 2000
 
 
 class TorchEager(TaskBaseline):
@@ -65,10 +67,14 @@ class TorchEager(TaskBaseline):
 
     def forms(self, modules: Mapping[str, str]) -> dict[str, tuple[str, int]]:
         """What is timed: name -> (module, number of rows that are computed together). ``modules``: the sources of
-        modules by name."""
-        p, rows = self.problem, chunk_rows(self.problem)
-        few = p.m * p.n * p.k < CUBES or set(modules) == {"cube"}
-        return {name: (x, rows) for name, x in modules.items() if few or name != "cube"}
+        modules by name. The cube of a large problem is timed only if there is no other form."""
+        rows, cubes = chunk_rows(self.problem), not self.large or set(modules) == {"cube"}
+        return {name: (x, rows) for name, x in modules.items() if cubes or name != "cube"}
+
+    @property
+    def large(self) -> bool:
+        p = self.problem
+        return p.m * p.n * p.k >= LARGE
 
     def repeated(self, launches: Sequence[Callable[[], object]], timing: Timing) -> list[float]:
         """The microseconds of launches. Lists of selected pairs are timed without a graph, because the host reads their
@@ -86,24 +92,40 @@ class TorchEager(TaskBaseline):
         groups = groups_of(p)
         extents = {"i": part.m, "j": p.n, "k": p.k}
         expected = evaluate(p.program, {**some, **p.typical_scalars}, extents, groups)
+        made: list[tuple[Candidate, str, float]] = []  # with the fault, and the microseconds of the first chunk
         for name, (source, rows) in self.forms(self.sources(parts)).items():
-            compute, slab = module_of(source).compute, self.slab(rows * p.n)
+            compute, us = module_of(source).compute, 0.0
+            prepared, numbers = self.prepared(compute), (p.n, p.k, self.slab(rows * p.n), groups)
+            launches = [
+                functools.partial(_kept(by_rows(prepared, p, rows)), *self._operands(each), p.m, *numbers)
+                for each in sets
+            ]
             try:
-                results = compute(*self._tensors(part, some), part.m, p.n, p.k, slab, groups)
-                self.driver.synchronize()
-                wrong = self._difference(expected, results)
-                function = by_rows(self.prepared(compute), p, rows)
-                launches = [
-                    functools.partial(_kept(function), *self._operands(each), p.m, p.n, p.k, slab, groups)
-                    for each in sets
-                ]
-                if not wrong:
-                    launches[0]()  # compiles, allocates
-                    self.driver.synchronize()
+                wrong = self._difference(expected, compute(*self._tensors(part, some), part.m, *numbers))
+                if not wrong and self.large and rows < p.m:
+                    chunk = functools.partial(by_rows(prepared, p, rows, rows), *self._operands(sets[0]), p.m, *numbers)
+                    chunk()  # compiles
+                    us = self.driver.elapsed(chunk)
             except self.errors as error:
-                self.driver.synchronize()  # raises if the context is lost
-                wrong, launches = str(error).strip().partition("\n")[0], []
-            yield Candidate(name, launches), wrong
+                wrong = self._told(error)
+            made.append((Candidate(name, launches), wrong, us))
+        least = min((us for _, wrong, us in made if not wrong), default=0.0)
+        while made:
+            candidate, wrong, us = made.pop(0)
+            if not wrong and us > LONGER * least + HOST_US:
+                wrong = f"its first rows take {us:.0f} us, those of another form {least:.0f}"
+            if not wrong:
+                try:
+                    candidate.launches[0]()  # compiles, allocates
+                    self.driver.synchronize()
+                except self.errors as error:
+                    wrong = self._told(error)
+            yield candidate, wrong
+
+    def _told(self, error: Exception) -> str:
+        """The first line of an error. LaunchError: the context is lost."""
+        self.driver.synchronize()
+        return str(error).strip().partition("\n")[0]
 
     def _difference(self, expected: Mapping[str, Any], results: Sequence[Any]) -> str:
         """The fault of the results of the sampled rows; empty if they are correct."""
@@ -163,9 +185,10 @@ class TorchCompiled(TorchEager):
 
     def forms(self, modules: Mapping[str, str]) -> dict[str, tuple[str, int]]:
         """The cube on all rows at once, because the compiler fuses it; other forms, whose M×N matrix is in memory, by
-        chunks of rows."""
+        chunks of rows. The cube of a large problem is computed by chunks, too, because the compiler executes a kernel
+        in several configurations, each seven times or more, to choose one."""
         p, rows = self.problem, chunk_rows(self.problem)
-        return {name: (x, p.m if name == "cube" else rows) for name, x in modules.items()}
+        return {name: (x, p.m if name == "cube" and not self.large else rows) for name, x in modules.items()}
 
 
 def chunk_rows(p: Task) -> int:
@@ -177,8 +200,9 @@ def chunk_rows(p: Task) -> int:
     return max(1, min(p.m, CHUNK // p.n))
 
 
-def by_rows(compute: Callable[..., Any], p: Task, rows: int) -> Callable[..., Any]:
-    """The function that computes chunks of ``rows`` rows one after the other, and joins their results."""
+def by_rows(compute: Callable[..., Any], p: Task, rows: int, end: int | None = None) -> Callable[..., Any]:
+    """The function that computes chunks of ``rows`` rows one after the other, and joins their results. ``end``: the
+    end of the rows that it computes; None: all."""
     if rows >= p.m:
         return compute
     along = [0 if u.role == "A" else u.axes.index("i") if "i" in u.axes else None for u in p.roles.uses]
@@ -186,7 +210,7 @@ def by_rows(compute: Callable[..., Any], p: Task, rows: int) -> Callable[..., An
     def computed(*arguments: Any) -> list[Any]:
         *tensors, m, n, k, slab, groups = arguments
         results = []
-        for first in range(0, m, rows):
+        for first in range(0, m if end is None else end, rows):
             size = min(rows, m - first)
             own = [x if axis is None else x.narrow(axis, first, size) for x, axis in zip(tensors, along, strict=True)]
             results.append(compute(*own, size, n, k, slab, groups, first))
