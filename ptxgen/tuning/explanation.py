@@ -113,8 +113,8 @@ class Explanation:
 
 def _dominated(p: KernelProblem, device: Device) -> tuple[str, ...]:
     """The families that compute ``p`` and that a search leaves out."""
-    searched = space.searched_families(p, device)
-    return tuple(f.name for f in space.families(p, device) if f not in searched)
+    searched = [f.name for f in space.searched_families(p, device)]
+    return tuple(f.name for f in space.families(p, device) if f.name not in searched)
 
 
 def explain(

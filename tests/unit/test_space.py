@@ -605,7 +605,6 @@ def test_reading_lazily_and_by_row_agree(p):
 def test_members_of_all_classes_are_all_candidates(p):
     """One row of each class and slices of K represents the others: the one with the preferred values of ``class_axes``."""
     whole, some = space.candidates(p, H200), space.candidates(p, H200, representatives=True)
-    assert some.total == whole.total == len(whole)
     assert len(some) < len(whole)
     pairs = set(zip(whole.rows.tolist(), whole.cell.tolist(), strict=True))
     assert set(zip(some.rows.tolist(), some.cell.tolist(), strict=True)) < pairs
@@ -669,7 +668,7 @@ def test_search_leaves_out_narrow_boxes_of_large_weight_gradients():
 )
 def test_search_packs_operands_of_large_products(p, packed):
     c = space.candidates(p, H200, searched=True)
-    rows = c.take(np.flatnonzero(c.family == SIMT.code))
+    [rows] = [part.base.columns for part in c.parts if part.base.family.name == "simt"]
     assert {*zip(rows.operand_path_a.tolist(), rows.operand_path_b.tolist(), strict=True)} == packed
 
 

@@ -105,6 +105,16 @@ class CandidateSpace:
         measurements. Samplers draw from dominated families, too, and so get measurements."""
         return False
 
+    @property
+    def key(self) -> str:
+        """The key of the space: two spaces with the same key have the same rows."""
+        return self.name
+
+    def searched(self, p: KernelProblem) -> CandidateSpace:
+        """The space of a search on ``p``: this one, or one that lacks rows which no search on ``p`` considers. Samplers
+        draw from this space."""
+        return self
+
     def dominated_tiles(self, p: KernelProblem, tiles: Columns) -> NDArray[np.bool_] | None:
         """A mask of the tiles that a search on ``p`` leaves out, because others were faster in measurements of such
         problems; None: it leaves out none. Samplers draw from these tiles, too."""

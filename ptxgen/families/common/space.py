@@ -123,14 +123,10 @@ class Candidates(Columns):
     Reads like ``Columns``. Code that visits the whole space reads the small tables part by part instead (``groups``).
     """
 
-    def __init__(
-        self, parts: tuple[Part, ...], rows: NDArray[np.int32], cell: NDArray[np.int32], total: int | None = None
-    ) -> None:
-        """Combines rows of bases with cells. ``total``: the number of candidates that these represent, themselves
-        included."""
+    def __init__(self, parts: tuple[Part, ...], rows: NDArray[np.int32], cell: NDArray[np.int32]) -> None:
+        """Combines rows of bases with cells."""
         self.parts, self.rows, self.cell = parts, rows, cell
         self.length = len(rows)
-        self.total = self.length if total is None else total
         self.columns = _Lazy(self)  # type: ignore[assignment]
         self._groups: list[tuple[Part, Where, NDArray[np.int32], NDArray[np.int32]]] | None = None
 
@@ -177,7 +173,7 @@ def candidates(p: KernelProblem, d: Device, representatives: bool = False, searc
     """
     parts: list[Part] = []
     rows, cell = [np.zeros(0, np.int32)], [np.zeros(0, np.int32)]
-    first_row = first_cell = total = 0
+    first_row = first_cell = 0
     for f in searched_families(p, d) if searched else families(p, d):
         b, product = base(f, p, d), f.form(p)
         if not len(b.columns):
@@ -185,7 +181,6 @@ def candidates(p: KernelProblem, d: Device, representatives: bool = False, searc
         cells, broken = f.cells(product, d, b.tiles)
         parts.append(Part(product, b, cells, first_row, first_cell))
         open_ = (broken == -1).reshape(len(b.tiles), -1)
-        total += int((b.counts * open_).sum())
         if searched and (dominated := f.dominated_tiles(product, b.tiles)) is not None:
             open_ &= ~dominated[:, None]
         every = np.sort(b.representatives) if representatives else np.arange(len(b.columns), dtype=np.int32)
@@ -197,7 +192,7 @@ def candidates(p: KernelProblem, d: Device, representatives: bool = False, searc
                 rows.append(every[taken] + np.int32(first_row))
                 cell.append((tile[taken] * open_.shape[1] + (j + first_cell)).astype(np.int32))
         first_row, first_cell = first_row + len(b.columns), first_cell + len(cells)
-    return Candidates(tuple(parts), np.concatenate(rows), np.concatenate(cell), total)
+    return Candidates(tuple(parts), np.concatenate(rows), np.concatenate(cell))
 
 
 def members(c: Candidates) -> Candidates:
@@ -214,7 +209,7 @@ def members(c: Candidates) -> Candidates:
         order = np.lexsort((every, cell % options))
         all_rows.append((every[order] + part.row).astype(np.int32))
         all_cells.append((cell[order] + part.cell).astype(np.int32))
-    return Candidates(c.parts, np.concatenate(all_rows), np.concatenate(all_cells), c.total)
+    return Candidates(c.parts, np.concatenate(all_rows), np.concatenate(all_cells))
 
 
 def explain(p: KernelProblem, d: Device) -> dict[str, int]:

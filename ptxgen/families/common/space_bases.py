@@ -41,7 +41,6 @@ class Base:
       each row the index of its tile in ``tiles``.
     - ``accepted``: for each row and each slice option, True if the row is a candidate with the option. None: this does
       not depend on the row.
-    - ``counts``: the number of rows of each tile; by slice option if ``accepted`` exists.
     - ``equivalence_class``: the class of each row. Rows of one class differ only in the family's ``class_axes`` and
       have nearly equal predicted times.
     - ``by_class``: the rows ordered by class, those of class i from ``starts[i]`` on; ``representatives``: the best row
@@ -56,7 +55,6 @@ class Base:
     tiles: Columns
     tile_numbers: NDArray[np.intp]
     accepted: NDArray[np.bool_] | None
-    counts: Ints
     equivalence_class: NDArray[np.intp]
     by_class: NDArray[np.intp]
     starts: NDArray[np.intp]
@@ -95,10 +93,11 @@ def _families(p: KernelProblem, d: Device, spaces: tuple[CandidateSpace, ...]) -
 
 
 def searched_families(p: KernelProblem, d: Device) -> list[CandidateSpace]:
-    """The families that a search considers: those that compute ``p``, without the dominated ones."""
+    """The spaces of a search: those of the families that compute ``p``, without the dominated ones."""
     able = families(p, d)
     names = [f.name for f in able]
-    return [f for f in able if not f.is_dominated(f.form(p), [n for n in names if n != f.name])]
+    kept = (f for f in able if not f.is_dominated(f.form(p), [n for n in names if n != f.name]))
+    return [f.searched(f.form(p)) for f in kept]
 
 
 def base(f: CandidateSpace, p: KernelProblem, d: Device) -> Base:
@@ -124,11 +123,11 @@ def _base(f: CandidateSpace, p: KernelProblem, d: Device) -> Base:
 def cache_key(content: str, f: CandidateSpace, p: KernelProblem, d: Device) -> str:
     """The key of arrays of a base in the disk cache. ``content``: a name for what the arrays hold."""
     facts = [(x.name, getattr(p, x.name)) for x in fields(p) if x.compare]
-    return array_cache.package_key(content, f.name, type(p).__name__, facts, d)
+    return array_cache.package_key(content, f.key, type(p).__name__, facts, d)
 
 
 #: the arrays of a base; ``accepted`` may be missing
-_ARRAYS = ("tile", "tile_numbers", "accepted", "counts", "equivalence_class", "by_class", "starts", "representatives")
+_ARRAYS = ("tile", "tile_numbers", "accepted", "equivalence_class", "by_class", "starts", "representatives")
 
 
 def _as_arrays(b: Base) -> dict[str, NDArray[Any]]:
@@ -160,7 +159,7 @@ def _computed(f: CandidateSpace, p: KernelProblem, d: Device) -> Base:
     shapes = _legal_shapes(f, p, d, shapes)
     if not len(shapes):
         none = np.zeros(0, np.intp)
-        return Base(f, p, d, shapes, none, tiles.take(none), none, None, none, none, none, none, none)
+        return Base(f, p, d, shapes, none, tiles.take(none), none, None, none, none, none, none)
     grid = f.finalize(p, d, Grid.crossed(shapes, f.variants(p, d)))
     legal = legal_rows(f, p, grid, d, skip=f.tile_rules)
     used = np.asarray(legal.any(axis=tuple(range(legal.ndim - 1))))
@@ -172,10 +171,8 @@ def _computed(f: CandidateSpace, p: KernelProblem, d: Device) -> Base:
     columns = GridRows(grid, flat.astype(np.int32))
     tile = gathered(_Index(tiles, f.tile).of(grid).astype(np.int32), rows)
     accepted = _accepted(f, p, d, grid, kept, flat)
-    each = [slice(None)] if accepted is None else list(accepted.T)
     numbers, tile = _distinct_codes(tile)
-    counts = np.stack([np.bincount(tile[some], minlength=len(numbers)) for some in each], axis=1)
-    return Base(f, p, d, columns, tile, tiles.take(numbers), numbers, accepted, counts, *_classes(f, grid, rows))
+    return Base(f, p, d, columns, tile, tiles.take(numbers), numbers, accepted, *_classes(f, grid, rows))
 
 
 def _legal_shapes(f: CandidateSpace, p: KernelProblem, d: Device, shapes: Columns) -> Columns:

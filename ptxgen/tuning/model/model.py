@@ -56,15 +56,13 @@ ROWS_AT_ONCE = 1 << 15  #: rows scored at a time: larger matrices do not fit the
 @dataclass(frozen=True)
 class Search:
     """The result of a search. ``best``: pairs (configuration, predicted microseconds), the fastest first; the order
-    counts the time of operand preparation that falls on one call, too; ``total``: the number of legal candidates of the
-    families that were searched; ``scored``: the number of candidates that the model scored; ``factor``: the performance
-    model predicts the candidates that were not scored, or the representatives of their classes, slower than the best by
-    more than this factor; ``scale``: the factors by which the performance model's times of families without trees are
-    multiplied.
+    counts the time of operand preparation that falls on one call, too; ``scored``: the number of candidates that the
+    model scored; ``factor``: the performance model predicts the candidates that were not scored, or the representatives
+    of their classes, slower than the best by more than this factor; ``scale``: the factors by which the performance
+    model's times of families without trees are multiplied.
     """
 
     best: list[tuple[Config, float]]
-    total: int
     scored: int
     factor: float
     scale: Scale
@@ -406,20 +404,20 @@ class Model:
         every = [ranked for each in searched for ranked in each.best]
         best = [every[i] for i in order_of_choices(p, every, d)[:k]]
         scale = {name: factor for each in searched for name, factor in each.scale.items()}
-        total, scored = (sum(getattr(each, name) for each in searched) for name in ("total", "scored"))
-        return Search(best, total, scored, min(each.factor for each in searched), scale)
+        scored = sum(each.scored for each in searched)
+        return Search(best, scored, min(each.factor for each in searched), scale)
 
     def _search(self, p: KernelProblem, d: Device, k: int, exhaustive: bool) -> Search:
         """``search`` with this model alone, without the models of operations."""
         every = exhaustive or not self.trained
         c = candidates(p, d, representatives=not every, searched=not every)
         us, added = perf_model.predict(p, c, d), share_of_call(p, c, d)
-        total = scored = len(c)
+        scored = len(c)
         factor, stage = float("inf"), None
         if not every:
             more = 1 if k <= FEW else MORE
             near, factor = _shortlists(p, c, us + added, more * LIMIT)
-            total, scored = c.total, len(near)
+            scored = len(near)
             stages = [(f, max(more * n, k)) for f, n in STAGES]
             c = members(self._best_classes(p, c.take(near), d, us[near], stages, added[near]))
             us, added = perf_model.predict(p, c, d), share_of_call(p, c, d)
@@ -427,7 +425,7 @@ class Model:
             stage = MEMBERS[0], max(more * MEMBERS[1], k)
         us, scale = self._score(p, c, d, us, stage=stage, added=added)
         best = [(c.row(int(i)), float(us[i])) for i in fastest(us + added, k)]
-        return Search(best, total, scored, factor, scale)
+        return Search(best, scored, factor, scale)
 
     def rank(
         self, problem: Problem, device: Device | None = None, k: int = 100, *, exhaustive: bool = False

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from copy import copy
+from functools import cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ptxgen.codegen.config.axes import searched
 from ptxgen.codegen.config.config import DIRECT, PACK, PDL_WITHIN, SPLIT_FLAG, SPLIT_MEMSET, Columns, Config, packs
 from ptxgen.codegen.geometry import GROUPED_SHARED, accumulator_bytes, stores_via_smem
 from ptxgen.codegen.split_k import slices_of_k
-from ptxgen.families.common.candidates import Grid, Ints, default, effective_pdl, multiplies_by
+from ptxgen.families.common.candidates import (
+    CandidateSpace,
+    Grid,
+    Ints,
+    default,
+    effective_pdl,
+    multiplies_by,
+)
 from ptxgen.families.common.fma import axes, operand_packing
 from ptxgen.families.common.fma.geometry import (
     adjacent_c,
@@ -50,9 +58,9 @@ NARROW, NARROW_CONV = {1: 0, 2: 0, 4: 0, 8: 64}, 32
 
 
 class FmaSpace(MultistageSpace):
-    """The candidates of FMA kernels for the family ``name``."""
+    """The candidates of FMA kernels for the family ``name``. ``packed``: the operands that may be packed."""
 
-    axes, class_axes = AXES, CLASS_AXES
+    axes, class_axes, packed = AXES, CLASS_AXES, "ab"
     cell = (*MultistageSpace.cell, "stream_k", "l2_prefetch", "listed_tiles")
     tile = (*MultistageSpace.tile, *PATHS)
     extent_rules = (*MultistageSpace.extent_rules, "simt_operand_path")
@@ -78,13 +86,18 @@ class FmaSpace(MultistageSpace):
         wide = p.k > SHALLOW and min(p.m, p.n) > narrow and not grouped(p)
         return wide and multiplies_by(others, "mma.sync")
 
-    def dominated_tiles(self, p: KernelProblem, tiles: Columns) -> NDArray[np.bool_] | None:
-        """Tiles with packed operands: of products that are too small to repay a copy, of elements without measurements,
-        and where the other operand is narrow."""
-        a, b = (packs(tiles, name) for name in "ab")
-        none = p.flops < PACKED_FLOPS or p.element.bytes != PACKED_BYTES
-        mask: NDArray[np.bool_] = a | b if none else (a & (p.n < WIDE)) | (b & (p.m < WIDE))
-        return mask if mask.any() else None
+    @property
+    def key(self) -> str:
+        return f"{self.name} {self.packed}"
+
+    def searched(self, p: KernelProblem) -> CandidateSpace:
+        """The space without packed operands of products that are too small to repay a copy, of elements without
+        measurements, and where the other operand is narrow."""
+        large = p.flops >= PACKED_FLOPS and p.element.bytes == PACKED_BYTES
+        wide = {"a": p.n >= WIDE, "b": p.m >= WIDE}
+        may = [name for name in self.packed if self.may_pack(p, name)]
+        packed = [name for name in may if large and wide[name]]
+        return self if packed == may else _with_packed(self, "".join(packed))
 
     def unstaged_depth(self, p: KernelProblem) -> int:
         """The ``u`` of candidates without shared memory, whose loop has one iteration; 0: there are no such
@@ -106,7 +119,7 @@ class FmaSpace(MultistageSpace):
 
     def may_pack(self, p: KernelProblem, name: str) -> bool:
         """True if a search packs operand ``name``, because its rows are along K, or too unaligned for 16 bytes."""
-        if PACK not in self.axes[f"operand_path_{name}"] or not packs_operands(p):
+        if name not in self.packed or PACK not in self.axes[f"operand_path_{name}"] or not packs_operands(p):
             return False
         return operand_packing.kmajor(p, name) or p.vectors["ab".index(name)] * p.element.bytes < operand_packing.ACCESS
 
@@ -257,6 +270,14 @@ class FmaSpace(MultistageSpace):
             return [plain]
         values = dict(plain.items())
         return [plain, config.replace(**{**values, "lanes_m": int(warp_rows(Config(**values)))})]
+
+
+@cache
+def _with_packed(space: FmaSpace, packed: str) -> FmaSpace:
+    """The same space, where only the operands ``packed`` may be packed."""
+    narrower = copy(space)
+    narrower.packed = packed
+    return narrower
 
 
 def width_c(p: KernelProblem, c: Any) -> Any:
