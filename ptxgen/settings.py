@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -247,6 +247,7 @@ def templates_dir() -> Path:
     return folder
 
 
+@cache
 def shipped_dir() -> Path:
     """The folder of the shipped tuning results, with one folder per device. It may be absent."""
     return _own("_tuning_db", "tuning_db")

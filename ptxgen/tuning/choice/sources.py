@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Protocol
 
@@ -119,6 +120,7 @@ class WithoutEpilogue:
         return _fitted(request, choices)
 
 
+@lru_cache(maxsize=32)
 def _without_epilogue(problem: Problem) -> Problem:
     """The problem of the same loop over K that stores its sums as they are."""
     plain = operation_of(problem).plain

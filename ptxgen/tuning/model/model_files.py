@@ -138,12 +138,14 @@ def read(folder: Path) -> tuple[Device, Facts, Any, tuple[str, ...], RankingNetw
         raise CorruptError(f"{path} is damaged, or no model: {type(error).__name__}: {error}"[:500]) from error
 
 
-_made_arrays: list[Path] = []  #: the models that this process has read without the disk cache
+_made_arrays: list[Path] = []  #: models that were read without the disk cache
 
 
 def made_arrays() -> bool:
-    """True if this process has read a model that the disk cache did not have."""
-    return bool(_made_arrays)
+    """True if this process has read a model that the disk cache did not have, since the last call."""
+    made = bool(_made_arrays)
+    _made_arrays.clear()
+    return made
 
 
 def _cache_key(path: Path) -> str:
