@@ -933,6 +933,13 @@ def test_predictor_is_that_of_xgboosts_package(fitted):
         expected = package.inplace_predict(x, iteration_range=(0, trees), validate_features=False)
         assert np.array_equal(fitted.booster.inplace_predict(x, iteration_range=(0, trees)), expected)
         assert np.array_equal(fitted.booster.inplace_predict(x[:, ::-1][:, ::-1], iteration_range=(0, trees)), expected)
+    first = fitted.booster.inplace_predict(x, iteration_range=(0, 5))
+    for rest in (slice(None), slice(3, 50), slice(7, 8)):
+        whole = fitted.booster.inplace_predict(x[rest])
+        for continued in (fitted.booster, package):
+            given = {} if continued is fitted.booster else {"validate_features": False}
+            later = continued.inplace_predict(x[rest], iteration_range=(5, 0), base_margin=first[rest], **given)
+            assert np.array_equal(later, whole)
     assert package.num_boosted_rounds() == fitted.booster.num_boosted_rounds()
     with pytest.raises(ValueError, match="XGBoosterLoadModelFromBuffer"):
         TreePredictor(b"no model")

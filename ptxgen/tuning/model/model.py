@@ -334,18 +334,21 @@ class Model:
         for at in range(0, len(learnt), ROWS_AT_ONCE):
             rows = learnt[at : at + ROWS_AT_ONCE]
             x = features(p, c if len(rows) == len(c) else c.take(rows), d, us[rows], self._names)
-            if stage is not None and (trees := self._trees(stage[0])) and len(rows) > stage[1]:
+            trees, first = 0, None
+            if stage is not None and (some := self._trees(stage[0])) and len(rows) > stage[1]:
                 out[rows] = np.inf
-                first = self._predicted(x, trees) + base[rows]
+                trees, first = some, self._predicted(x, some)
+                near = first + base[rows]
                 if added is not None:
-                    first = np.log2(np.exp2(first) + added[rows])
-                left = np.sort(fastest(first, stage[1]))
-                rows, x = rows[left], x[left]
-            out[rows] = np.exp2(combined(self._predicted(x, 0), self.network, x) + base[rows])
+                    near = np.log2(np.exp2(near) + added[rows])
+                left = np.sort(fastest(near, stage[1]))
+                rows, x, first = rows[left], x[left], first[left]
+            out[rows] = np.exp2(combined(self._predicted(x, 0, trees, first), self.network, x) + base[rows])
         return out, _scale_others(p, c, out, us, learnt, scale)
 
-    def _predicted(self, x: Floats, trees: int) -> Floats:
-        """The prediction of the first ``trees`` trees (0: of all trees) for rows of features."""
+    def _predicted(self, x: Floats, trees: int, begin: int = 0, before: Floats | None = None) -> Floats:
+        """The prediction of the first ``trees`` trees (0: of all trees) for rows of features. ``before``: that of the
+        first ``begin`` trees, if it is known."""
         assert self._booster is not None
         if not len(x):
             return np.zeros(0, np.float32)
@@ -355,7 +358,7 @@ class Model:
             if workers != self._workers:  # setting a parameter makes the next prediction a millisecond longer
                 self._booster.set_param({"nthread": workers})
                 self._workers = workers
-            predicted: Floats = self._booster.inplace_predict(x, iteration_range=(0, trees))
+            predicted: Floats = self._booster.inplace_predict(x, iteration_range=(begin, trees), base_margin=before)
         return predicted
 
     def _trees(self, fraction: float) -> int:
@@ -377,13 +380,14 @@ class Model:
         left, scaled = np.arange(len(c)), us.copy()
         x, place = features(p, c.take(learnt), d, us[learnt], self._names), np.full(len(c), -1)
         place[learnt] = np.arange(len(learnt))
-        base = baseline(self.facts.target, p, c, d, us)
+        base, sums, begin = baseline(self.facts.target, p, c, d, us), np.zeros(len(c), np.float32), 0
         for fraction, count in stages:
             trees = self._trees(fraction)
             if len(left) > count and trees:
                 known = left[place[left] >= 0]
                 rows = x if len(known) == len(x) else x[place[known]]
-                scaled[known] = np.exp2(self._predicted(rows, trees) + base[known])
+                sums[known] = self._predicted(rows, trees, begin, sums[known] if begin else None)
+                scaled[known], begin = np.exp2(sums[known] + base[known]), trees
                 _scale_others(p, c, scaled, us, learnt)
                 near = (some[fastest((scaled + added)[some], count)] for some in _by_modelled(p, c, left))
                 left = np.sort(np.concatenate(list(near)))

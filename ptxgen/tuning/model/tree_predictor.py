@@ -58,6 +58,11 @@ def _call(name: str, *arguments: Any) -> None:
         raise ValueError(f"{name}: {library().XGBGetLastError().decode(errors='replace').splitlines()[0]}")
 
 
+def _interface(a: NDArray[np.float32]) -> bytes:
+    """The address, shape and type of a contiguous array, as XGBoost reads them."""
+    return json.dumps({"data": [a.ctypes.data, True], "shape": a.shape, "typestr": a.dtype.str, "version": 3}).encode()
+
+
 class TreePredictor:
     """Boosted trees with those methods of ``xgboost.Booster`` that predict and save."""
 
@@ -66,20 +71,32 @@ class TreePredictor:
         self._handle = ctypes.c_void_p()
         _call("XGBoosterCreate", None, ctypes.c_uint64(0), ctypes.byref(self._handle))
         weakref.finalize(self, library().XGBoosterFree, self._handle)
+        self._rows = ctypes.c_void_p()
+        _call("XGProxyDMatrixCreate", ctypes.byref(self._rows))
+        weakref.finalize(self, library().XGDMatrixFree, self._rows)
         _call("XGBoosterLoadModelFromBuffer", self._handle, content, ctypes.c_uint64(len(content)))
 
     def inplace_predict(
-        self, data: NDArray[np.float32], *, iteration_range: tuple[int, int] = (0, 0)
+        self,
+        data: NDArray[np.float32],
+        *,
+        iteration_range: tuple[int, int] = (0, 0),
+        base_margin: NDArray[np.float32] | None = None,
     ) -> NDArray[np.float32]:
-        """The prediction for each row of ``data`` by the trees of ``iteration_range``; (0, 0): by all trees."""
+        """The prediction for each row of ``data`` by the trees of ``iteration_range``; (0, 0): by all trees.
+        ``base_margin``: the prediction of the trees before, to which these trees add theirs."""
         data = np.ascontiguousarray(data, np.float32)
         first, end = iteration_range
         options = {"type": 0, "training": False, "iteration_begin": first, "iteration_end": end, "cache_id": 0}
         config = json.dumps({**options, "missing": float("nan"), "strict_shape": False})
-        array = {"data": [data.ctypes.data, True], "shape": data.shape, "typestr": data.dtype.str, "version": 3}
+        array, rows = _interface(data), None
+        if base_margin is not None:
+            rows, margin = self._rows, np.ascontiguousarray(base_margin, np.float32)
+            _call("XGProxyDMatrixSetDataDense", rows, array)
+            _call("XGDMatrixSetInfoFromInterface", rows, b"base_margin", _interface(margin))
         shape, rank, values = SHAPE(), ctypes.c_uint64(), VALUES()
         out = (ctypes.byref(x) for x in (shape, rank, values))
-        _call("XGBoosterPredictFromDense", self._handle, json.dumps(array).encode(), config.encode(), None, *out)
+        _call("XGBoosterPredictFromDense", self._handle, array, config.encode(), rows, *out)
         return np.ctypeslib.as_array(values, (len(data),)).copy()
 
     def set_param(self, parameters: dict[str, object]) -> None:
