@@ -74,7 +74,7 @@ first_violation, require, legal, rejections = rules.first_violation, rules.requi
 predict, work, microseconds = perf_model.predict, perf_model.work, perf_model.microseconds
 least_us, features, geometry = perf_model.least_us, of(_features.features), of(_geometry.geometry)
 violations, first_violations, legal_rows = candidates.violations, candidates.first_violations, candidates.legal_rows
-gathered, whole_waves = candidates.gathered, candidates.whole_waves
+whole_waves = candidates.whole_waves
 
 
 def im2col_of(problem: ProblemBase | KernelProblem) -> Any:

@@ -45,7 +45,7 @@ def forget():
     """As in a new process."""
     space_bases._base.cache_clear()
     perf_model._work_of_classes.cache_clear()
-    perf_model._grid_of_classes.cache_clear()
+    perf_model._rows_of_classes.cache_clear()
 
 
 def computed(text: str):

@@ -22,7 +22,7 @@ from ptxgen.codegen.config.config import (
 )
 from ptxgen.codegen.render import render
 from ptxgen.families import registry
-from ptxgen.families.common.candidates import Grid
+from ptxgen.families.common.candidates import Grid, GridRows
 from ptxgen.families.common.fma import candidates as fma
 from ptxgen.families.common.fma.geometry import warp_rows
 from ptxgen.families.common.geometry import LazyGeometry, ceil_div
@@ -45,7 +45,6 @@ from ptxgen.tuning.search.sampler import Categorical
 from tests.lowered import (
     first_violations,
     form,
-    gathered,
     geometry,
     kernel,
     legal_rows,
@@ -697,14 +696,31 @@ def test_grids_compute_what_columns_compute():
 
 @pytest.mark.parametrize("shape", [(2, 3, 4), (1, 3, 4), (2, 1, 4), (2, 3, 1), (1, 3, 1), (1, 1, 1)])
 def test_columns_of_a_grid_are_gathered_as_if_they_had_every_dimension(shape):
-    column = np.arange(np.prod(shape)).reshape(shape) * 7
-    mask = np.random.default_rng(0).random((2, 3, 4)) < 0.6
-    assert gathered(column, np.nonzero(mask)).tolist() == np.broadcast_to(column, mask.shape)[mask].tolist()
+    for size, column in (
+        ((2, 3, 4), np.arange(np.prod(shape)).reshape(shape) * 7),
+        ((2, 1, 3, 5, 4), np.arange(5 * np.prod(shape)).reshape(shape[0], 1, shape[1], 5, shape[2])),
+    ):
+        mask = np.random.default_rng(0).random(size) < 0.6
+        for dtype in (np.int32, np.int64):
+            rows = GridRows(Grid({}, size), np.flatnonzero(mask).astype(dtype))
+            assert rows.values(column).tolist() == np.broadcast_to(column, size)[mask].tolist()
 
 
 @pytest.mark.parametrize("shape", [(2, 3, 0), (1, 1, 0)])
 def test_columns_of_a_grid_without_rows_are_gathered(shape):
-    assert gathered(np.zeros(shape, np.int64), np.nonzero(np.zeros((2, 3, 0)))).tolist() == []
+    assert GridRows(Grid({}, (2, 3, 0)), np.zeros(0, np.int32)).values(np.zeros(shape, np.int64)).tolist() == []
+
+
+def test_rows_of_a_grid_are_rows_of_its_smallest_subgrid():
+    """The second shape, the last stage and the first epilogue have no rows. An epilogue between used ones stays."""
+    shapes = Columns({"ml": np.array([16, 32, 64, 128])})
+    stages, smem = ([{n: v} for v in range(4)] for n in ("stages", "epilogue_smem"))
+    rows = GridRows(Grid.crossed(shapes, [stages, smem]), np.array([4, 6, 15, 20, 36], np.int32))
+    some = rows.compact()
+    assert some.grid.size == (3, 3, 3)
+    assert some.columns.keys() == rows.columns.keys()
+    assert all(some.column(n).tolist() == rows.column(n).tolist() for n in rows.columns)
+    assert [some.row(i) for i in range(5)] == [rows.row(i) for i in range(5)]
 
 
 @pytest.mark.parametrize("f", [SIMT, MMA, STREAM], ids=lambda f: space.FAMILIES[f.code])
@@ -1380,9 +1396,10 @@ def test_numbers_of_cells_are_those_of_each_cell(p):
     for part in space.candidates(p, H200).parts:
         plain = Columns(dict(part.cells.columns), len(part.cells))
         each, g = np.arange(len(plain)), geometry(part.problem, plain)
-        for name in ("tiles_m", "tiles_n", "tiles", "slices", "slice_k", "blocks"):
-            of_cells = np.broadcast_to(part.of_cells(getattr(part.geometry, name), each), len(plain))
-            assert (of_cells == getattr(g, name)).all(), (part.base.family.name, name)
+        names = ("tiles_m", "tiles_n", "tiles", "slices", "slice_k", "blocks")
+        numbers = part.of_cells([getattr(part.geometry, name) for name in names], each)
+        for name, of_cells in zip(names, numbers, strict=True):
+            assert np.array_equal(np.broadcast_to(of_cells, len(plain)), getattr(g, name)), (part.base.family.name, name)
         costs = space.cost_model(p, part.base.family.name).cell(part.problem, plain, g, H200)
         for field in fields(costs):
             of_cells, expected = (getattr(x, field.name) for x in (part.costs, costs))

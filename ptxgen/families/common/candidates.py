@@ -252,22 +252,18 @@ class Grid(Columns):
         columns = {n: v.reshape(-1, *(1,) * len(self.size)) for n, v in first.items()}
         return Grid({n: v[None] for n, v in self.columns.items()} | columns, (len(options), *self.size))
 
-    def around(self, mask: Any) -> tuple[Grid, tuple[NDArray[np.intp], ...]]:
-        """Returns the smallest subgrid that contains the rows of ``mask``, and its indices in this grid for each
-        dimension (for arrays with the grid's dimensions). A subgrid has some entries of each dimension."""
-        some = self._expanded(np.asarray(mask))
-        others = [tuple(j for j in range(some.ndim) if j != i) for i in range(some.ndim)]
-        indices = [
-            np.flatnonzero(np.broadcast_to(some.any(axis=axes), n)) for axes, n in zip(others, self.size, strict=True)
-        ]
-        return self.entries(indices), np.ix_(*indices)
-
-    def entries(self, indices: Sequence[NDArray[np.intp]]) -> Grid:
-        """The subgrid of the entries ``indices`` of each dimension."""
-        columns = dict(self.columns)
-        for i, some in enumerate(indices):
-            columns = {n: v.take(some, axis=i) if v.shape[i] > 1 else v for n, v in columns.items()}
-        return Grid(columns, tuple(map(len, indices)))
+    def around(self, mask: NDArray[np.bool_]) -> tuple[Grid, tuple[Any, ...]]:
+        """Returns the subgrid of the shapes with rows of ``mask`` and the range of each other dimension that has them;
+        and the index of the subgrid in an array with the dimensions of the grid."""
+        others = (tuple(j for j in range(mask.ndim) if j != i) for i in range(mask.ndim))
+        *used, shapes = (np.flatnonzero(mask.any(axis=axes)) for axes in others)
+        ranges = [slice(int(i[0]), int(i[-1]) + 1) if len(i) else slice(0) for i in used]
+        columns = {
+            n: v[tuple(part if m > 1 else slice(None) for part, m in zip(ranges, v.shape[:-1], strict=True))]
+            for n, v in self.columns.items()
+        }
+        size = (*(len(range(m)[part]) for part, m in zip(ranges, self.size[:-1], strict=True)), self.size[-1])
+        return Grid(columns, size).shapes(shapes), (*ranges, shapes)
 
     def shapes(self, which: slice | NDArray[Any]) -> Grid:
         """The subgrid of the shapes that a slice, a mask or a list of indices selects."""
@@ -321,27 +317,54 @@ class FlatGrid(Columns):
         """The plain column for ``values``, an array with the dimensions of the grid."""
         return np.broadcast_to(values, self.grid.size).T.ravel()
 
-    def gathered(self, values: Any, rows: NDArray[Any]) -> Any:
-        """The values of ``rows`` in the plain column for ``values``; a number stays a number."""
-        if np.size(values) == 1:
-            return np.ravel(values)[0]
-        tile, option = np.divmod(rows, self.grid.size[0])
-        return gathered(values, (option, tile))
+    def at(self, rows: NDArray[Any]) -> GridRows:
+        """The rows ``rows`` of the plain columns."""
+        options, tiles = self.grid.size
+        tile = rows // options
+        return GridRows(self.grid, (rows - tile * options) * tiles + tile)
 
 
 class GridRows(Columns):
-    """Some rows of a grid. A column is gathered when it is read: the grid takes a fraction of the memory."""
+    """Some rows of a grid. A column is gathered when it is first read: the grid takes a fraction of the memory."""
 
-    def __init__(self, grid: Grid, rows: NDArray[np.int32]) -> None:
+    def __init__(self, grid: Grid, rows: NDArray[Any]) -> None:
         """Selects rows of ``grid``. ``rows``: indices in the order of ``Grid.flat``."""
         self.grid, self.rows, self.length = grid, rows, len(rows)
+        self._places: dict[tuple[int, ...], NDArray[Any]] = {}
+        self._ready: dict[str, NDArray[np.int64]] = {}
 
     @property
     def columns(self) -> dict[str, NDArray[np.int64]]:  # type: ignore[override]
-        return self.take(np.arange(self.length)).columns
+        return {n: self.column(n) for n in self.grid.columns}
 
     def column(self, name: str) -> NDArray[np.int64]:
-        return gathered(self.grid.column(name), np.unravel_index(self.rows, self.grid.size))
+        if name not in self._ready:
+            self._ready[name] = self.values(self.grid.column(name))
+        return self._ready[name]
+
+    def values(self, column: NDArray[Any]) -> NDArray[Any]:
+        """The values of these rows in ``column``, an array with the dimensions of the grid. A column of one number is
+        broadcast."""
+        if column.size <= 1:  # none: there are no rows
+            return np.broadcast_to(column.sum(dtype=column.dtype), self.length)
+        if column.shape not in self._places:
+            self._places[column.shape] = places(self.rows, self.grid.size, column.shape)
+        return column.ravel().take(self._places[column.shape])
+
+    def number_or_values(self, column: Any) -> Any:
+        """``values`` of a column; a number, or a column of one number, is a number."""
+        return self.values(column) if np.size(column) > 1 else np.ravel(column)[0]
+
+    def at(self, rows: NDArray[Any]) -> GridRows:
+        """Some of these rows."""
+        return GridRows(self.grid, self.rows[rows])
+
+    def compact(self) -> GridRows:
+        """These rows, in ascending order, as rows of the smallest subgrid (``Grid.around``)."""
+        mask = np.zeros(self.grid.size, np.bool_)
+        mask.ravel()[self.rows] = True
+        grid, place = self.grid.around(mask)
+        return GridRows(grid, np.flatnonzero(mask[place]).astype(np.int32))
 
     def numbers(self, i: int) -> dict[str, int]:
         place = np.unravel_index(int(self.rows[i]), self.grid.size)
@@ -352,15 +375,8 @@ class GridRows(Columns):
         return {n: int(v[of_shape[v.shape]]) for n, v in self.grid.columns.items()}
 
     def take(self, rows: NDArray[Any]) -> Columns:
-        places = np.unravel_index(self.rows[rows], self.grid.size)
-        return Columns({n: gathered(v, places) for n, v in self.grid.columns.items()}, len(places[0]))
-
-    def around(self, rows: NDArray[Any]) -> tuple[Grid, tuple[NDArray[np.intp], ...]]:
-        """Returns the smallest subgrid that contains these rows, and the indices of the rows in it, one array per
-        dimension."""
-        places = np.unravel_index(self.rows[rows], self.grid.size)
-        used, indices = zip(*(distinct(i, n) for i, n in zip(places, self.grid.size, strict=True)), strict=True)
-        return self.grid.entries(used), indices
+        some = self.at(rows)
+        return Columns(some.columns, some.length)
 
 
 def distinct(rows: NDArray[Any], count: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
@@ -371,31 +387,38 @@ def distinct(rows: NDArray[Any], count: int) -> tuple[NDArray[np.intp], NDArray[
     return np.flatnonzero(used), (np.cumsum(used) - 1)[rows]
 
 
-def gathered(column: NDArray[Any], places: tuple[NDArray[np.intp], ...]) -> NDArray[Any]:
-    """The values of a grid column at ``places``, one index array per dimension. A column of one number is broadcast."""
-    if column.size <= 1:  # none: there are no rows
-        return np.broadcast_to(column.sum(dtype=column.dtype), len(places[0]))
-    first, *others = ((n, i) for n, i in zip(column.shape, places, strict=True) if n > 1)
-    place = first[1]
-    for n, i in others:
-        place = place * n + i
-    values: NDArray[Any] = column.ravel()[place]
-    return values
+def places(rows: NDArray[Any], size: tuple[int, ...], shape: tuple[int, ...]) -> NDArray[Any]:
+    """The indices, in an array of ``shape``, of rows that ``rows`` numbers in an array of ``size``. A dimension of
+    ``shape`` is that of ``size``, or 1. Divisions by one number take less time than ``np.unravel_index``."""
+    runs: list[tuple[int, bool]] = []  # (entries, True: these are dimensions of ``shape``), the last dimension first
+    for n, m in zip(reversed(size), reversed(shape), strict=True):
+        if runs and (m > 1) == runs[-1][1]:
+            runs[-1] = runs[-1][0] * n, m > 1
+        elif n > 1:
+            runs.append((n, m > 1))
+    out, stride = np.zeros_like(rows), 1
+    for i, (entries, has) in enumerate(runs):
+        higher: Any = rows // entries if i + 1 < len(runs) else 0
+        if has:
+            out += (rows - higher * entries) * stride
+            stride *= entries
+        rows = higher
+    return out
 
 
 class GatheredGeometry:
     """The geometry of some rows of a grid, with the attributes of a ``Geometry``. A number is gathered when it is
     read."""
 
-    def __init__(self, of: Any, places: tuple[NDArray[np.intp], ...]) -> None:
-        """Wraps ``of``, the geometry of the grid. ``places``: indices of the rows, one array per dimension."""
-        self._of, self._places = of, places
+    def __init__(self, of: Any, rows: GridRows) -> None:
+        """Wraps ``of``, the geometry of the grid of ``rows``."""
+        self._of, self._rows = of, rows
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self._of, name)
         if isinstance(value, np.ndarray):
-            return gathered(value, self._places)
-        return GatheredGeometry(value, self._places) if is_dataclass(value) else value
+            return self._rows.values(value)
+        return GatheredGeometry(value, self._rows) if is_dataclass(value) else value
 
 
 def first_violations(

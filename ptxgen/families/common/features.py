@@ -13,6 +13,7 @@ import math
 from collections.abc import Set
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from ptxgen.codegen.vectorized import float32
 from ptxgen.errors import InputError
 from ptxgen.families import registry
 from ptxgen.families.common import perf_costs, perf_model
-from ptxgen.families.common.candidates import distinct
+from ptxgen.families.common.candidates import GridRows, distinct
 from ptxgen.families.common.feature_values import log
 from ptxgen.families.common.geometry import WARP, geometry
 from ptxgen.families.common.space import Base, Candidates, Part
@@ -170,26 +171,17 @@ def operation_names_of(operation: str, families: Set[str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class _Blocks:
-    """The names of the features by block of columns. ``order``: for each feature the index of its column in the blocks;
-    None: the blocks have the order of the names."""
+    """The names of the features by block of columns. ``runs``: adjacent features of one block: (index of the block, its
+    columns, the columns of the matrix); together they are the features in the order of the names."""
 
     own: tuple[str, ...]
     extent: tuple[str, ...]
     both: tuple[str, ...]
-    order: tuple[int, ...] | None
-
-    @property
-    def at(self) -> tuple[int, int]:
-        """The column indices at which the first and the second block end."""
-        return len(self.own), len(self.own) + len(self.extent)
+    runs: tuple[tuple[int, slice, slice], ...]
 
     @property
     def width(self) -> int:
         return len(self.own) + len(self.extent) + len(self.both)
-
-    def ordered(self, x: Floats) -> Floats:
-        """The matrix ``x`` with its columns in the order of the names."""
-        return x if self.order is None else np.ascontiguousarray(x[:, self.order])
 
 
 def _blocks(names: tuple[str, ...]) -> _Blocks:
@@ -199,15 +191,21 @@ def _blocks(names: tuple[str, ...]) -> _Blocks:
 @lru_cache(maxsize=8)
 def _blocks_of(names: tuple[str, ...], families: tuple[Family, ...], of_problems: tuple[str, ...]) -> _Blocks:
     late = {*_EXTENT, *DEVICE, *of_problems, *(name for f in families for name in f.candidates.cell)}
-    both = tuple(name for name in names if name in _BOTH)
-    extent = tuple(name for name in names if name in late)
-    own = tuple(name for name in names if name not in _BOTH and name not in late)
-    sorted_ = (*own, *extent, *both)
-    return _Blocks(own, extent, both, None if sorted_ == names else tuple(sorted_.index(name) for name in names))
+    numbers = [2 if name in _BOTH else 1 if name in late else 0 for name in names]
+    own, extent, both = (tuple(n for n, i in zip(names, numbers, strict=True) if i == block) for block in range(3))
+    runs, filled, begin = [], [0, 0, 0], 0
+    for block, group in groupby(numbers):
+        size = len(list(group))
+        runs.append((block, slice(filled[block], filled[block] + size), slice(begin, begin + size)))
+        filled[block], begin = filled[block] + size, begin + size
+    return _Blocks(own, extent, both, tuple(runs))
 
 
 def _configured(family: Family, c: Columns, name: str) -> Any:
-    """The feature of an axis: the logarithm of a count, or the value of a code or a switch."""
+    """The feature of an axis: the logarithm of a count, or the value of a code or a switch. That of rows of a grid is
+    computed on the grid."""
+    if isinstance(c, GridRows):
+        return c.number_or_values(_configured(family, c.grid, name))
     values = family.column(c, name)
     if isinstance(values, np.ndarray) and values.strides == (0,) and len(values):
         values = values[0]  # of all rows
@@ -361,12 +359,12 @@ def features(
                     block = np.empty((len(rows[these]), blocks.width), np.float32)
                     table.fill(block, these, us[where[these]])
                     x[where[these]] = block
-        return blocks.ordered(x)
+        return x
     for _, rows_of in perf_model.by_family(c):
         mine = c.take(rows_of)
-        values = row(p, mine, d, us[rows_of], (*blocks.own, *blocks.extent, *blocks.both))
+        values = row(p, mine, d, us[rows_of], names or default_names())
         x[rows_of] = _stacked(len(mine), list(values.values()))
-    return blocks.ordered(x)
+    return x
 
 
 def row(p: KernelProblem, c: Columns, d: Device, us: Any, names: tuple[str, ...]) -> dict[str, Any]:
@@ -404,18 +402,17 @@ class _Table:
             float32(g.blocks),
             float32(registry.of(c).iterations(p, c, g)),
         )
-        *values, launched, iterations = (part.of_cells(x, used) for x in columns)
+        *values, launched, iterations = part.of_cells(columns, used)
         self.extent = _stacked(len(used), values)
         self.blocks, self.iterations = (np.broadcast_to(x, len(used)) for x in (launched, iterations))
 
     def fill(self, out: Floats, these: slice, us: Floats) -> None:
         """Fills ``out`` with the features of the candidates ``these``."""
-        own, extent = self.names.at
         rows, cells = self.rows[these], self.cells[these]
-        out[:, :own] = self.own[rows]
-        out[:, own:extent] = self.extent[cells]
         each = tuple(x[rows] for x in self.of_row)
         blocks, iterations = self.blocks[cells], self.iterations[cells]
         values = dict(zip(_BOTH, _both(self.device, blocks, iterations, each, us, self.roofline), strict=True))
-        for i, name in enumerate(self.names.both):
-            out[:, extent + i] = values[name]
+        both = _stacked(len(out), [values[name] for name in self.names.both])
+        tables = self.own[rows], self.extent[cells], both
+        for block, columns, place in self.names.runs:
+            out[:, place] = tables[block][:, columns]

@@ -21,7 +21,7 @@ from ptxgen.codegen.config.config import SPLIT_MEMSET, Columns, Config
 from ptxgen.codegen.geometry import Geometry
 from ptxgen.families import registry
 from ptxgen.families.common import array_cache, perf_costs
-from ptxgen.families.common.candidates import GatheredGeometry, Grid, GridRows, distinct, gathered
+from ptxgen.families.common.candidates import GatheredGeometry, GridRows, distinct
 from ptxgen.families.common.geometry import geometry
 from ptxgen.families.common.perf_blocks import Floats, Work
 from ptxgen.families.common.perf_counts import Counts, from_stats
@@ -59,23 +59,22 @@ def _work_of_classes(b: Base) -> Work:
 
 
 @lru_cache(maxsize=8)
-def _grid_of_classes(b: Base) -> tuple[Grid, Geometry, tuple[NDArray[np.intp], ...]]:
-    """Returns a grid that contains the representatives of the classes of a base, the geometry of the grid, and the
-    representatives' indices in it. Most numbers depend on few dimensions of the grid. Its other rows may be illegal."""
-    assert isinstance(b.columns, GridRows)
-    grid, places = b.columns.around(b.representatives)
-    grid = grid.replace(kg=1, splitk=SPLIT_MEMSET, stream_k=0, store_policy=0)
+def _rows_of_classes(b: Base) -> tuple[GridRows, Geometry]:
+    """The representatives of the classes of a base as rows of a grid, and the geometry of the grid. Most numbers depend
+    on few dimensions of the grid. Its other rows may be illegal."""
+    rows = b.columns.at(b.representatives).compact()
+    rows.grid = rows.grid.replace(kg=1, splitk=SPLIT_MEMSET, stream_k=0, store_policy=0)
     with np.errstate(all="ignore"):
-        return grid, geometry(b.problem, grid), places
+        return rows, geometry(b.problem, rows.grid)
 
 
 def _work_on_grid(b: Base) -> Work:
     """The result of ``work`` for the representatives, computed on their grid."""
-    grid, g, places = _grid_of_classes(b)
+    rows, g = _rows_of_classes(b)
     with np.errstate(all="ignore"):
-        work = registry.FAMILIES[b.family.name].model.work(b.problem, grid, g, b.device)
+        work = registry.FAMILIES[b.family.name].model.work(b.problem, rows.grid, g, b.device)
     columns = (getattr(work, f.name) for f in fields(work))
-    return Work(*(gathered(v, places) if v.ndim > 1 else v[: len(places[0])] for v in columns))
+    return Work(*(rows.values(v) if v.ndim > 1 else v[: len(rows)] for v in columns))
 
 
 def work_of_rows(b: Base, rows: NDArray[Any]) -> tuple[Work, NDArray[Any]]:
@@ -90,9 +89,9 @@ def blocks_of_rows(b: Base, rows: NDArray[Any]) -> tuple[Columns, Geometry, Work
     """The configurations of distinct rows of a base, their geometry, and the costs of their blocks."""
     if b.is_representative(rows).all():
         classes = b.equivalence_class[rows]
-        _, g, places = _grid_of_classes(b)
-        some: Any = GatheredGeometry(g, tuple(i[classes] for i in places))
-        return b.columns.take(rows), some, _work_of_classes(b).take(classes)
+        of_classes, g = _rows_of_classes(b)
+        some: Any = GatheredGeometry(g, of_classes.at(classes))
+        return b.columns.at(rows), some, _work_of_classes(b).take(classes)
     if len(rows) <= FEW:
         return _blocks_of_few(b, rows.astype(np.intp, copy=False).tobytes())
     return _blocks(b, rows)

@@ -8,7 +8,7 @@ it reads.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
@@ -79,11 +79,12 @@ class Part:
         columns = ((f.name, getattr(costs, f.name)) for f in fields(costs))
         return replace(costs, **{n: grid.expanded(v) for n, v in columns if isinstance(v, np.ndarray)})
 
-    def of_cells(self, values: Any, cells: NDArray[Any]) -> Any:
+    def of_cells(self, values: Sequence[Any], cells: NDArray[Any]) -> list[Any]:
         """The values for ``cells``, from ``values`` that were computed from ``table``; a number stays a number."""
-        if self._grid is not None:
-            return self._grid.gathered(values, cells)
-        return values[cells] if np.ndim(values) else values
+        if self._grid is None:
+            return [x[cells] if np.ndim(x) else x for x in values]
+        rows = self._grid.at(cells)
+        return [rows.number_or_values(x) for x in values]
 
 
 def cost_model(p: KernelProblem, family: str) -> Any:
@@ -105,7 +106,7 @@ class _Lazy(Mapping[str, Ints]):
                 if name in part.base.family.cell:
                     out[where] = part.cells.column(name)[cells]
                 else:
-                    out[where] = part.base.columns.column(name)[rows]
+                    out[where] = part.base.columns.at(rows).column(name)
             self.ready[name] = out
         return self.ready[name]
 
@@ -183,8 +184,8 @@ def candidates(p: KernelProblem, d: Device, representatives: bool = False, searc
         open_ = (broken == -1).reshape(len(b.tiles), -1)
         if searched and (dominated := f.dominated_tiles(product, b.tiles)) is not None:
             open_ &= ~dominated[:, None]
-        every = np.sort(b.representatives) if representatives else np.arange(len(b.columns), dtype=np.int32)
-        tile = b.tile[every] if representatives else b.tile
+        every = b.representatives if representatives else np.arange(len(b.columns), dtype=np.int32)
+        tile = b.columns.at(every).values(b.tile)
         accepted = b.accepted if b.accepted is None or not representatives else b.accepted[every]
         for j in range(open_.shape[1]):
             if open_[:, j].any():
@@ -227,7 +228,7 @@ def explain(p: KernelProblem, d: Device) -> dict[str, int]:
         slices = (broken != -2).sum(axis=1)
         for i, per_tile in rejected_rows(f, p, d).items():
             counts[RULES[i].name] += int((per_tile * slices).sum())
-        tile = b.tile_numbers[b.tile]
+        tile = b.tile_numbers[b.columns.values(b.tile)]
         legal_rows = np.bincount(tile, minlength=len(tiles))
         for i in np.unique(broken[broken >= 0]):
             counts[RULES[i].name] += int((legal_rows * (broken == i).sum(axis=1)).sum())

@@ -17,7 +17,7 @@ from ptxgen.families.common.candidates import (
     Grid,
     GridRows,
     Ints,
-    gathered,
+    distinct,
     legal_rows,
     picked,
     satisfied,
@@ -29,6 +29,7 @@ from ptxgen.families.registry import SPACES
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.device import Device
 
+DENSE = 1 << 20  #: the most keys of equivalence classes in a table; more are numbered in the order of their values
 BASES = 128  #: the number of bases that a process keeps; a base takes a megabyte on average
 
 
@@ -37,40 +38,42 @@ class Base:
     """The legal rows of one family and a class of problems, without the axes of its cells.
 
     - ``problem``: the representative of the class, with neutral extents.
-    - ``tiles``: the tiles of the family that have rows; ``tile_numbers``: their indices among all tiles; ``tile``: for
-      each row the index of its tile in ``tiles``.
+    - ``tiles``: the tiles of the family that have rows; ``tile_numbers``: their indices among all tiles; ``tile``: the
+      index of the tile in ``tiles``, a column of the grid of ``columns``.
     - ``accepted``: for each row and each slice option, True if the row is a candidate with the option. None: this does
       not depend on the row.
     - ``equivalence_class``: the class of each row. Rows of one class differ only in the family's ``class_axes`` and
       have nearly equal predicted times.
-    - ``by_class``: the rows ordered by class, those of class i from ``starts[i]`` on; ``representatives``: the best row
-      of each class.
+    - ``representatives``: the best row of each class, in ascending order.
     """
 
     family: CandidateSpace
     problem: KernelProblem
     device: Device
-    columns: Columns
-    tile: NDArray[np.intp]
+    columns: GridRows
+    tile: NDArray[np.int32]
     tiles: Columns
     tile_numbers: NDArray[np.intp]
     accepted: NDArray[np.bool_] | None
-    equivalence_class: NDArray[np.intp]
-    by_class: NDArray[np.intp]
-    starts: NDArray[np.intp]
-    representatives: NDArray[np.intp]
+    equivalence_class: NDArray[np.int32]
+    representatives: NDArray[np.int32]
 
     def is_representative(self, rows: NDArray[Any]) -> NDArray[np.bool_]:
         """A mask of the rows that represent their class."""
         mask: NDArray[np.bool_] = self.representatives[self.equivalence_class[rows]] == rows
         return mask
 
-    def members(self, classes: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    def members(self, classes: NDArray[np.int32]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """Returns the rows of ``classes``, class by class, and for each row the index of its class in ``classes``."""
-        sizes = self.starts[classes + 1] - self.starts[classes]
+        wanted = np.zeros(len(self.representatives), np.bool_)
+        wanted[classes] = True
+        rows = np.flatnonzero(wanted[self.equivalence_class])
+        rows = rows[np.argsort(self.equivalence_class[rows], kind="stable")]
+        first, end = (np.searchsorted(self.equivalence_class[rows], classes, side) for side in ("left", "right"))
+        sizes = end - first
         place = np.repeat(np.arange(len(classes)), sizes)
         offset = np.arange(len(place)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        return self.by_class[self.starts[classes][place] + offset], place
+        return rows[first[place] + offset], place
 
 
 def unsupported_by(f: CandidateSpace, p: KernelProblem, d: Device) -> int:
@@ -127,17 +130,15 @@ def cache_key(content: str, f: CandidateSpace, p: KernelProblem, d: Device) -> s
 
 
 #: the arrays of a base; ``accepted`` may be missing
-_ARRAYS = ("tile", "tile_numbers", "accepted", "equivalence_class", "by_class", "starts", "representatives")
+_ARRAYS = ("tile", "tile_numbers", "accepted", "equivalence_class", "representatives")
 
 
 def _as_arrays(b: Base) -> dict[str, NDArray[Any]]:
-    """The arrays of a base, for the disk cache. The base must have no rows, or its columns must be rows of a grid."""
+    """The arrays of a base, for the disk cache."""
     arrays = {n: v for n in _ARRAYS if (v := getattr(b, n)) is not None}
     arrays |= {f"tiles.{n}": v for n, v in b.tiles.columns.items()}
-    if isinstance(b.columns, GridRows):
-        arrays |= {f"grid.{n}": v for n, v in b.columns.grid.columns.items()}
-        arrays |= {"size": np.array(b.columns.grid.size), "rows": b.columns.rows}
-    return arrays
+    arrays |= {f"grid.{n}": v for n, v in b.columns.grid.columns.items()}
+    return arrays | {"size": np.array(b.columns.grid.size), "rows": b.columns.rows}
 
 
 def _from_arrays(f: CandidateSpace, p: KernelProblem, d: Device, arrays: dict[str, NDArray[Any]]) -> Base:
@@ -147,9 +148,7 @@ def _from_arrays(f: CandidateSpace, p: KernelProblem, d: Device, arrays: dict[st
         return {n.removeprefix(prefix): v for n, v in arrays.items() if n.startswith(prefix)}
 
     tiles = Columns(under("tiles."), len(arrays["tile_numbers"]))
-    columns = Columns({}, 0)
-    if "rows" in arrays:
-        columns = GridRows(Grid(under("grid."), tuple(arrays["size"].tolist())), arrays["rows"])
+    columns = GridRows(Grid(under("grid."), tuple(arrays["size"].tolist())), arrays["rows"])
     given = {n: arrays.get(n) for n in _ARRAYS}
     return Base(family=f, problem=p, device=d, columns=columns, tiles=tiles, **given)  # type: ignore[arg-type]
 
@@ -158,21 +157,22 @@ def _computed(f: CandidateSpace, p: KernelProblem, d: Device) -> Base:
     tiles, shapes = f.tiles(p), f.shapes(p)
     shapes = _legal_shapes(f, p, d, shapes)
     if not len(shapes):
-        none = np.zeros(0, np.intp)
-        return Base(f, p, d, shapes, none, tiles.take(none), none, None, none, none, none, none)
+        none, tile = np.zeros(0, np.int32), np.zeros(0, np.intp)
+        return Base(f, p, d, GridRows(Grid({}, (0,)), none), none, tiles.take(tile), tile, None, none, none)
     grid = f.finalize(p, d, Grid.crossed(shapes, f.variants(p, d)))
     legal = legal_rows(f, p, grid, d, skip=f.tile_rules)
     used = np.asarray(legal.any(axis=tuple(range(legal.ndim - 1))))
     grid, legal = grid.shapes(used), legal[..., used]
     kept, widths = _distinct(f, p, grid, legal)
     grid = grid.replace(**widths)
-    flat = np.flatnonzero(kept)
-    rows = np.unravel_index(flat, kept.shape)
-    columns = GridRows(grid, flat.astype(np.int32))
-    tile = gathered(_Index(tiles, f.tile).of(grid).astype(np.int32), rows)
-    accepted = _accepted(f, p, d, grid, kept, flat)
-    numbers, tile = _distinct_codes(tile)
-    return Base(f, p, d, columns, tile, tiles.take(numbers), numbers, accepted, *_classes(f, grid, rows))
+    columns = GridRows(grid, np.flatnonzero(kept).astype(np.int32))
+    tile = _Index(tiles, f.tile).of(grid)
+    has_rows = kept.any(axis=tuple(i for i, n in enumerate(tile.shape) if n == 1), keepdims=True)
+    numbers, place = distinct(tile[has_rows], len(tiles))
+    of_grid = np.zeros(tile.shape, np.int32)
+    of_grid[has_rows] = place
+    accepted = _accepted(f, p, d, kept, columns)
+    return Base(f, p, d, columns, of_grid, tiles.take(numbers), numbers, accepted, *_classes(f, columns))
 
 
 def _legal_shapes(f: CandidateSpace, p: KernelProblem, d: Device, shapes: Columns) -> Columns:
@@ -185,8 +185,8 @@ def _legal_shapes(f: CandidateSpace, p: KernelProblem, d: Device, shapes: Column
         if f.shape_rules:
             each = satisfied(f, p, Grid.crossed(shapes, variants), g, d, f.shape_rules)
             legal = legal & each.any(axis=tuple(range(len(variants))))
-    rows = np.nonzero(np.broadcast_to(legal, shapes.size))
-    return Columns({n: gathered(v, rows) for n, v in shapes.columns.items()}, len(rows[0]))
+    rows = GridRows(shapes, np.flatnonzero(np.broadcast_to(legal, shapes.size)))
+    return Columns(rows.columns, len(rows))
 
 
 def rejected_rows(f: CandidateSpace, p: KernelProblem, d: Device) -> dict[int, Ints]:
@@ -226,24 +226,23 @@ def _distinct(
 
 
 def _accepted(
-    f: CandidateSpace, p: KernelProblem, d: Device, c: Grid, kept: NDArray[np.bool_], rows: NDArray[np.intp]
+    f: CandidateSpace, p: KernelProblem, d: Device, kept: NDArray[np.bool_], rows: GridRows
 ) -> NDArray[np.bool_] | None:
     """For each row and each slice option: True if the row is a legal candidate with the option. None: this does not
-    depend on the row. ``kept``: mask of the rows of the grid that are legal without slices; ``rows``: their indices in
-    C order."""
-    options = f.slice_options(p)
+    depend on the row. ``kept``: mask of the rows of the grid that are legal without slices."""
+    options, c = f.slice_options(p), rows.grid
     if not options or not len(rows):
         return None
     sliced = list({tuple(o.items()): o for o in options if any(AXIS[n].default != v for n, v in o.items())}.values())
     may = [kept & f.accepts(o, c) for o in sliced]
     some, places = c.around(np.logical_or.reduce(may))
     legal = legal_rows(f, p, some.options(sliced), d, f.slice_rules, skip=(*f.tile_rules, *f.extent_rules))
-    accepted = np.ones((len(rows), len(options)), np.bool_)
+    accepted = np.ones((len(options), len(rows)), np.bool_)
     for o, mask, whole in zip(sliced, legal, may, strict=True):
         inside = np.zeros(c.size, np.bool_)
-        inside[places] = mask
-        accepted[:, [other == o for other in options]] = (whole & inside).ravel()[rows][:, None]
-    return accepted
+        inside[places] = whole[places] & mask
+        accepted[[other == o for other in options]] = rows.values(inside)
+    return accepted.T
 
 
 def refused_rows(b: Base) -> Ints | None:
@@ -284,33 +283,35 @@ class _Index:
         return np.bincount(self.of(c)[mask], minlength=self.size).astype(np.int64)
 
 
-def _classes(f: CandidateSpace, c: Grid, rows: tuple[NDArray[np.intp], ...]) -> tuple[Any, ...]:
-    """The fields ``equivalence_class``, ``by_class``, ``starts`` and ``representatives`` of a base."""
+def _classes(f: CandidateSpace, rows: GridRows) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """The fields ``equivalence_class`` and ``representatives`` of a base."""
     # columns of the same dimensions have one key, which is gathered once
+    c = rows.grid
     keys: dict[tuple[int, ...], Any] = {}
     for name, column in c.columns.items():
         if name not in f.class_axes and name not in f.derived and column.size > 1:
             values, code = _distinct_codes(column)
             keys[column.shape] = keys.get(column.shape, 0) * len(values) + code
-    key = np.zeros(len(rows[0]), np.int64)
+    key, span = np.zeros(len(rows), np.int64), 1
     for shape_key in keys.values():
         values, code = np.unique(shape_key, return_inverse=True)
         # NumPy before 2.0 returns the codes without dimensions
-        key = key * len(values) + gathered(code.reshape(shape_key.shape), rows)
-    ranks = 1
+        key, span = key * len(values) + rows.values(code.reshape(shape_key.shape)), span * len(values)
+        if span > DENSE:
+            values, key = np.unique(key, return_inverse=True)
+            span = len(values)
+    order = np.zeros(len(rows), np.int64)
     for name, preferred in f.class_axes.items():
         distance = _distance(c.column(name), preferred)
-        options = int(distance.max(initial=0)) + 1
-        key = key * options + gathered(distance, rows)
-        ranks *= options
-    by_class = np.argsort(key, kind="stable")
-    groups = key[by_class] // ranks
-    first = np.ones(len(key), np.bool_)
-    first[1:] = groups[1:] != groups[:-1]
-    classes, by_class = np.empty(len(key), np.int32), by_class.astype(np.int32)
-    classes[by_class] = np.cumsum(first) - 1
-    starts = np.flatnonzero(first)
-    return classes, by_class, np.append(starts, len(key)), by_class[starts]
+        order = order * (int(distance.max(initial=0)) + 1) + rows.values(distance)
+    order = order * len(rows) + np.arange(len(rows))
+    none = np.iinfo(np.int64).max
+    best = np.full(span, none)
+    np.minimum.at(best, key, order)
+    representatives = np.sort(best[best < none] % len(rows)).astype(np.int32)
+    number = np.empty(span, np.int32)
+    number[key[representatives]] = np.arange(len(representatives))
+    return number[key], representatives
 
 
 def _distinct_codes(column: NDArray[Any]) -> tuple[NDArray[np.intp], NDArray[Any]]:
