@@ -1399,7 +1399,10 @@ def test_numbers_of_cells_are_those_of_each_cell(p):
         names = ("tiles_m", "tiles_n", "tiles", "slices", "slice_k", "blocks")
         numbers = part.of_cells([getattr(part.geometry, name) for name in names], each)
         for name, of_cells in zip(names, numbers, strict=True):
-            assert np.array_equal(np.broadcast_to(of_cells, len(plain)), getattr(g, name)), (part.base.family.name, name)
+            assert np.array_equal(np.broadcast_to(of_cells, len(plain)), getattr(g, name)), (
+                part.base.family.name,
+                name,
+            )
         costs = space.cost_model(p, part.base.family.name).cell(part.problem, plain, g, H200)
         for field in fields(costs):
             of_cells, expected = (getattr(x, field.name) for x in (part.costs, costs))

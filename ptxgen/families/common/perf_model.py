@@ -34,8 +34,8 @@ ROWS_AT_ONCE = 1 << 15  #: rows computed at a time, so that temporaries stay in 
 FEW = 1 << 12  #: the most rows of a base for which the costs of blocks are kept
 
 
-def without_slices(c: Columns) -> Columns:
-    """The configurations ``c`` without K slices or shares, and with the default store policy, on which the cost of a
+def without_slices(c: Any) -> Any:
+    """The columns ``c`` without K slices or shares, and with the default store policy, on which the cost of a
     block does not depend."""
     return c.replace(kg=1, splitk=SPLIT_MEMSET, stream_k=0, store_policy=0)
 
@@ -63,7 +63,7 @@ def _rows_of_classes(b: Base) -> tuple[GridRows, Geometry]:
     """The representatives of the classes of a base as rows of a grid, and the geometry of the grid. Most numbers depend
     on few dimensions of the grid. Its other rows may be illegal."""
     rows = b.columns.at(b.representatives).compact()
-    rows.grid = rows.grid.replace(kg=1, splitk=SPLIT_MEMSET, stream_k=0, store_policy=0)
+    rows = GridRows(without_slices(rows.grid), rows.rows)
     with np.errstate(all="ignore"):
         return rows, geometry(b.problem, rows.grid)
 

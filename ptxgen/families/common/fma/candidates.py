@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from copy import copy
 from functools import cache
 from typing import Any
 
@@ -60,7 +59,7 @@ NARROW, NARROW_CONV = {1: 0, 2: 0, 4: 0, 8: 64}, 32
 class FmaSpace(MultistageSpace):
     """The candidates of FMA kernels for the family ``name``. ``packed``: the operands that may be packed."""
 
-    axes, class_axes, packed = AXES, CLASS_AXES, "ab"
+    axes, class_axes = AXES, CLASS_AXES
     cell = (*MultistageSpace.cell, "stream_k", "l2_prefetch", "listed_tiles")
     tile = (*MultistageSpace.tile, *PATHS)
     extent_rules = (*MultistageSpace.extent_rules, "simt_operand_path")
@@ -69,8 +68,8 @@ class FmaSpace(MultistageSpace):
     tile_rules = ("axis", "range", "simt_tile_m", "simt_tile_n", "simt_warps", "threads", "simt_depth")
     shape = ("ms", "ns", "ml", "nl", "u", "ks", "kl")
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self, name: str, packed: str = "ab") -> None:
+        self.name, self.packed = name, packed
 
     def neutral(self, p: KernelProblem) -> KernelProblem:
         """The representative of the problem's class. If kernels without shared memory are candidates, its K is their
@@ -275,9 +274,7 @@ class FmaSpace(MultistageSpace):
 @cache
 def _with_packed(space: FmaSpace, packed: str) -> FmaSpace:
     """The same space, where only the operands ``packed`` may be packed."""
-    narrower = copy(space)
-    narrower.packed = packed
-    return narrower
+    return type(space)(space.name, packed)
 
 
 def width_c(p: KernelProblem, c: Any) -> Any:
