@@ -32,9 +32,7 @@ class Geometry:
     threads: IntOrColumn  #: threads per block
     shared: IntOrColumn  #: bytes of shared memory per block
     registers: IntOrColumn  #: 32-bit registers per thread, an upper estimate
-    shares_registers: BoolOrColumn = (
-        False  #: True if warps give registers to others: a loop over tiles adds none
-    )
+    shares_registers: BoolOrColumn = False  #: True if warps give registers to others: loops add none
     reg_margin: IntOrColumn = 0  #: 32-bit registers per thread that stay free below the limit
     blocks: IntOrColumn  #: blocks of the launch
     workspace: IntOrColumn = 0  #: bytes of global workspace
