@@ -101,7 +101,8 @@ def config(
         feature_maps = int(rng.choice([0, 1024, 4096])) if strips_of(v).feature_maps is not None else 0
         rows = 1 if columns > 1 or feature_maps else rows
         wide = 1 if feature_maps else wide
-        few = [n for n in (8, 16) if rows * n >= 32 and n * wide >= strips_of(v).lanes and not strips_of(v).wgrad]
+        plain = not strips_of(v).wgrad and strips_of(v).feature_maps is None
+        few = [n for n in (8, 16) if plain and rows * n >= 32 and n * wide >= strips_of(v).lanes]
         c = Config(
             family="depthwise",
             vec_lane=wide,

@@ -58,14 +58,13 @@ RULES = (
         lambda p, c, g, d: (
             (c.block_lanes >= WARP)
             | (
-                (strips(p) is not None and not strips(p).wgrad)
+                (strips(p) is not None and not strips(p).wgrad and strips(p).feature_maps is None)
                 & (c.strip_columns == 1)
-                & (c.feature_map_bytes == 0)
                 & (c.block_lanes * c.vec_lane >= (strips(p).lanes if strips(p) is not None else 0))
             )
         ),
-        "block_lanes={c.block_lanes}: fewer than 32 threads along the lane axis must have all lanes, of a convolution"
-        " or an input gradient with strip_columns=1, feature_map_bytes=0",
+        "block_lanes={c.block_lanes}: fewer than 32 threads along the lane axis take strip_columns=1 and all lanes of"
+        " a convolution or an input gradient whose feature maps are not contiguous",
     ),
     Rule(
         "depthwise_strip_results",
