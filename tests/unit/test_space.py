@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import fields, replace
+from dataclasses import fields, is_dataclass, replace
 from itertools import product
 
 import numpy as np
@@ -969,8 +969,13 @@ def test_rules_of_shapes_leave_out_shapes_without_legal_rows(f, layout):
     assert rows(shapes.take(have)) <= rows(left)
 
 
+def numbers_of(value):
+    """The fields of a record; else the value alone."""
+    return [getattr(value, field.name) for field in fields(value)] if is_dataclass(value) else [value]
+
+
 @pytest.mark.parametrize(
-    "f", [f for f in space.SPACES if f.code not in (2, 4, 7, 8, 9, 10, 11, 12, 13, 15)], ids=lambda f: f.name
+    "f", [f for f in space.SPACES if f.code not in (4, 7, 8, 9, 10, 11, 12, 13, 15)], ids=lambda f: f.name
 )
 def test_lazy_geometry_is_the_geometry(f):
     p = CLASSES[f.code][0]
@@ -980,8 +985,9 @@ def test_lazy_geometry_is_the_geometry(f):
     assert {"tiles", "slices", "sum_bytes"} <= counted.keys()
     assert not {"shared", "registers"} & counted.keys()  # kernels of groups need more than the family says
     for name, value in counted.items():
-        assert np.array_equal(value, getattr(whole, name)), name
-        assert np.array_equal(getattr(g, name), value), name
+        for record in (whole, g):
+            same = map(np.array_equal, numbers_of(value), numbers_of(getattr(record, name)))
+            assert all(same), name
     assert g._whole is None
     assert np.array_equal(g.registers, whole.registers)
     with pytest.raises(AttributeError):

@@ -35,7 +35,7 @@ from ptxgen.families.common.candidates import (
     single_axis_changes,
     splitk_pairs,
 )
-from ptxgen.families.common.geometry import geometry
+from ptxgen.families.common.geometry import LazyGeometry, geometry
 from ptxgen.families.common.rules import reducible
 from ptxgen.families.common.tile_candidates import TileSpace
 from ptxgen.families.wgmma import axes, grouped_rows, operand_packing, promotion
@@ -408,7 +408,7 @@ class WgmmaSpace(TileSpace):
         plain = Columns({n: tiles.column(n) for n in self.tile}, len(tiles)).replace(family=self.code)
         c = Grid.crossed(plain, [[{}] * len(slices)])
         waves, split = (np.array(column)[:, None] for column in zip(*slices, strict=True))
-        g = geometry(p, c)
+        g: Any = LazyGeometry(p, c)
         resident = resident_blocks(d, c)
         blocks = np.maximum(g.blocks, 1)
         most = np.minimum(resident * waves // blocks, -(-p.k // c.u) * np.minimum(waves, 2) // c.cluster_k) // 2

@@ -11,7 +11,7 @@ from ptxgen.families.common.tile_family import TileFamily
 from ptxgen.families.registry import STORES_PRODUCTS, Probe, class_in, module
 from ptxgen.families.wgmma import axes, cost, reach, rules
 from ptxgen.families.wgmma.candidates import WgmmaSpace
-from ptxgen.families.wgmma.geometry import WgmmaGeometry, geometry
+from ptxgen.families.wgmma.geometry import WgmmaGeometry, counts, geometry
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.lowering.strided import matrix_product
 
@@ -51,6 +51,7 @@ FAMILY = TileFamily(
     name="wgmma",
     axes=axes.AXES,
     geometry=geometry,
+    counts=counts,
     rules=rules.RULES,
     candidates=WgmmaSpace(),
     model=module("ptxgen.families.wgmma.perf_model"),

@@ -597,29 +597,18 @@ def ones_bytes(p: KernelProblem) -> int:
     return COLUMNS * STEP if "sum_a" in p.needs else 0
 
 
-def geometry(p: KernelProblem, c: Any) -> WgmmaGeometry:
-    """The geometry of ``c``, a configuration or columns of many, on ``p``."""
+def counts(p: KernelProblem, c: Any) -> dict[str, Any]:
+    """The geometry that depends on tiles, stages, extents and slices: sides, stages of the K loop, blocks."""
+    return _counts_and_moves(p, c)[0]
+
+
+def _counts_and_moves(p: KernelProblem, c: Any) -> tuple[dict[str, Any], Any]:
+    """The result of ``counts``, and the last result of ``_sides``."""
     depth, transposed = unit(p, c), c.transposed_mma == 1
     images_x = transposed == (im2col(p) is not None and im2col(p).side == "b")
     x, y, image_boxes, moves = _sides(p, c, images_x, depth)
-    reduction = _reduction(c, x.tile, y.tile)
-    mi = x.tile // ROWS // where(c.pingpong == 1, 1, np.maximum(c.math_warpgroups, 1))
-    warpgroup = MathGeometry(
-        element_bytes=factor_bytes(p),
-        planes=planes(p),
-        promotes=promotion.promotes(p),
-        mi=mi,
-        a_from_registers=from_registers(p, c),
-    )
-    budget = _budget(p, c, warpgroup, mi * y.tile // 2, moves, y.tile)
-    c_columns = reduction.owner_columns // np.maximum(c.epilogue_subtiles, 1)
-    c_buffer = c.math_warpgroups * mi * ROWS * c_columns * p.output.bytes
-    epilogue_bytes = aligned(where(c.epilogue_smem == 1, c_buffer * c.epilogue_buffers, 0))
-    own_epilogue_bytes = where(c.epilogue_aliases_ab == 1, 0, epilogue_bytes)
     stage_bytes = x.bytes + y.bytes
-    pipeline_bytes = c.stages * stage_bytes
     barrier_bytes = 16 * c.stages + 8 + 8 * c.math_warpgroups * (1 + prefetch_barriers(p, c))
-    barrier_bytes = barrier_bytes + ones_bytes(p)
     m, n = extents(p, c)
     tiles_m, tiles_n = ceil_div(m, np.maximum(c.ml, 1)), ceil_div(n, np.maximum(c.nl, 1))
     tiles_x, tiles_y = where(transposed, tiles_n, tiles_m), where(transposed, tiles_m, tiles_n)
@@ -631,23 +620,54 @@ def geometry(p: KernelProblem, c: Any) -> WgmmaGeometry:
         blocks = blocks * phase_count(p, c)
     if grouped(p):
         blocks = _grouped_blocks(p, c)
-    fixup_bytes = blocks * reduction.partial_bytes * where(c.splitk == SPLIT_DISTRIBUTED, reduction.owners, 1)
-    split_bytes = where(c.kg > 1, where(c.splitk == SPLIT_WORKSPACE, c.kg * p.results * 4, fixup_bytes), 0)
-    packed_bytes = operand_packing.workspace(p, c)
-    split_bytes = split_bytes + where(c.stream_waves > 0, STREAM_BLOCKS * reduction.partial_bytes, 0)
-    return WgmmaGeometry(
-        x=x,
-        y=y,
-        images_x=images_x,
-        math=warpgroup,
-        pipeline=PipelineGeometry(
+    known = {
+        "x": x,
+        "y": y,
+        "images_x": images_x,
+        "math": MathGeometry(
+            element_bytes=factor_bytes(p),
+            planes=planes(p),
+            promotes=promotion.promotes(p),
+            mi=x.tile // ROWS // where(c.pingpong == 1, 1, np.maximum(c.math_warpgroups, 1)),
+            a_from_registers=from_registers(p, c),
+        ),
+        "pipeline": PipelineGeometry(
             unit=depth,
             k_iters=k_iters,
             image_boxes=image_boxes,
             stage_bytes=stage_bytes,
-            bytes=pipeline_bytes,
-            barrier_bytes=barrier_bytes,
+            bytes=c.stages * stage_bytes,
+            barrier_bytes=barrier_bytes + ones_bytes(p),
         ),
+        "tiles_m": tiles_m,
+        "tiles_n": tiles_n,
+        "tiles": where(c.row_taps > 1, tiles_m * tiles_n, p.extents.tiles(np.maximum(c.ml, 1), np.maximum(c.nl, 1))),
+        "slice_k": ceil_div(k_iters, slices) * stage_depth(c),
+        "slices": slices,
+        "blocks": blocks,
+        "sum_bytes": 4,
+    }
+    return known, moves
+
+
+def geometry(p: KernelProblem, c: Any) -> WgmmaGeometry:
+    """The geometry of ``c``, a configuration or columns of many, on ``p``."""
+    counted, moves = _counts_and_moves(p, c)
+    x, y, warpgroup, pipeline = (counted[name] for name in ("x", "y", "math", "pipeline"))
+    reduction, mi = _reduction(c, x.tile, y.tile), warpgroup.mi
+    budget = _budget(p, c, warpgroup, mi * y.tile // 2, moves, y.tile)
+    c_columns = reduction.owner_columns // np.maximum(c.epilogue_subtiles, 1)
+    c_buffer = c.math_warpgroups * mi * ROWS * c_columns * p.output.bytes
+    epilogue_bytes = aligned(where(c.epilogue_smem == 1, c_buffer * c.epilogue_buffers, 0))
+    own_epilogue_bytes = where(c.epilogue_aliases_ab == 1, 0, epilogue_bytes)
+    fixup_bytes = (
+        counted["blocks"] * reduction.partial_bytes * where(c.splitk == SPLIT_DISTRIBUTED, reduction.owners, 1)
+    )
+    split_bytes = where(c.kg > 1, where(c.splitk == SPLIT_WORKSPACE, c.kg * p.results * 4, fixup_bytes), 0)
+    packed_bytes = operand_packing.workspace(p, c)
+    split_bytes = split_bytes + where(c.stream_waves > 0, STREAM_BLOCKS * reduction.partial_bytes, 0)
+    return WgmmaGeometry(
+        **counted,
         reduction=reduction,
         budget=budget,
         epilogue_bytes=epilogue_bytes,
@@ -655,17 +675,10 @@ def geometry(p: KernelProblem, c: Any) -> WgmmaGeometry:
         threads=WARPGROUP * c.math_warpgroups + where(budget.setmaxnreg, WARPGROUP, WARP),
         registers=where(budget.setmaxnreg, budget.equal, budget.mainloop),
         shares_registers=budget.setmaxnreg,
-        shared=(pipeline_bytes + barrier_bytes)
+        shared=(pipeline.bytes + pipeline.barrier_bytes)
         + (reduction.dsmem_bytes + own_epilogue_bytes),  # few operations on grids
-        tiles_m=tiles_m,
-        tiles_n=tiles_n,
-        tiles=where(c.row_taps > 1, tiles_m * tiles_n, p.extents.tiles(np.maximum(c.ml, 1), np.maximum(c.nl, 1))),
-        slice_k=ceil_div(k_iters, slices) * stage_depth(c),
-        slices=slices,
-        blocks=blocks,
         workspace=workspace(p) + packed_bytes + split_bytes,
         c_via_smem=c.epilogue_smem == 1,
         stores_boxes=c.epilogue_smem == 1,
-        sum_bytes=4,
         c_row_pitch=c.nl,
     )
