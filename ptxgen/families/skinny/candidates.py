@@ -157,13 +157,10 @@ class SkinnySpace(MultistageSpace):
     def finalize(self, p: KernelProblem, d: Device, c: Grid) -> Grid:
         """Sets ``min_ctas_per_sm`` to the blocks per multiprocessor that registers allow, for the most loads in
         flight."""
-        g = geometry(p, c)
-        for name, short, along in (
-            ("vec_a", c.long_n == 1, g.a.kmajor),
-            ("vec_b", c.long_n == 0, g.b.kmajor),
-        ):
-            if not along:  # a lane has one column for matrix instructions
-                c = c.replace(**{name: np.where(short & (c.mma_m16 > 0), 1, getattr(c, name))})
+        for name, short in (("a", c.long_n == 1), ("b", c.long_n == 0)):
+            if not is_kmajor(p, name):  # a lane has one column for matrix instructions
+                vec = f"vec_{name}"
+                c = c.replace(**{vec: np.where(short & (c.mma_m16 > 0), 1, c.column(vec))})
         g = geometry(p, c)
         c = c.replace(vec_c=np.minimum(np.minimum(p.vectors[2], c.nl), 16 // g.sum_bytes), raster_group=8)
         return c.replace(min_ctas_per_sm=resident_blocks(g, d))
