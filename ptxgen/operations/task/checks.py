@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from ptxgen.codegen.config.config import Config
 from ptxgen.expr.evaluate import values as evaluated
-from ptxgen.expr.node import constant, substituted, variable
+from ptxgen.expr.node import constant, substituted, variable, variables
 from ptxgen.expr.operators import OPERATORS
 from ptxgen.expr.value_types import type_of
 from ptxgen.lowering.aggregate import REJECTED
@@ -86,12 +87,25 @@ def random_arrays(p: Task, inputs: str = "normal", seed: int = 0) -> dict[str, A
     rng = np.random.default_rng([seed, p.m, p.n, p.k])
     arrays = {u.role: random_values(inputs, u.dtype, array_shape(p, u.role), rng, u.role) for u in p.roles.uses}
     if p.mirrored:
-        arrays["B"] = arrays["A"]
+        arrays |= {role: arrays[other] for role, other in _mirrored_roles(p)}
     if p.compute == "tf32":  # kernels round the operands
         arrays |= {name: (arrays[name].view(np.uint32) & TF32_MASK).view(np.float32) for name in "AB"}
     if p.compute == SPLIT:  # infinities would give NaN
         arrays |= {name: np.where(np.isinf(arrays[name]), np.float32(np.nan), arrays[name]) for name in "AB"}
     return sorted_keys(p, arrays | random_keys(p, inputs, rng))
+
+
+def _mirrored_roles(p: Task) -> Iterator[tuple[str, str]]:
+    """The pairs of roles of one array in the reduction and the condition, which are the same for (i, j) and (j, i):
+    (role of the use with exchanged axes, role of the other use)."""
+    yield "B", "A"
+    program = p.program
+    read = {
+        array_of(name) for x in (program.step, program.initial, program.when) if x is not None for name in variables(x)
+    }
+    for u, v in itertools.pairwise(x for x in p.roles.others if x.role in read):
+        if (v.axes, v.dtype) == (tuple({"i": "j", "j": "i"}.get(x, x) for x in u.axes), u.dtype):
+            yield v.role, u.role
 
 
 def sorted_keys(p: Task, arrays: dict[str, Array]) -> dict[str, Array]:
