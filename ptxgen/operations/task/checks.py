@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
@@ -10,7 +9,7 @@ import numpy as np
 
 from ptxgen.codegen.config.config import Config
 from ptxgen.expr.evaluate import values as evaluated
-from ptxgen.expr.node import constant, substituted, variable, variables
+from ptxgen.expr.node import constant, substituted, variable
 from ptxgen.expr.operators import OPERATORS
 from ptxgen.expr.value_types import type_of
 from ptxgen.lowering.aggregate import REJECTED
@@ -86,8 +85,7 @@ def random_arrays(p: Task, inputs: str = "normal", seed: int = 0) -> dict[str, A
     """Random arrays for a program, by role, with the axes by which the program indexes them."""
     rng = np.random.default_rng([seed, p.m, p.n, p.k])
     arrays = {u.role: random_values(inputs, u.dtype, array_shape(p, u.role), rng, u.role) for u in p.roles.uses}
-    if p.mirrored:
-        arrays |= {role: arrays[other] for role, other in _mirrored_roles(p)}
+    arrays = _with_one_for_all_uses(p, arrays)
     if p.compute == "tf32":  # kernels round the operands
         arrays |= {name: (arrays[name].view(np.uint32) & TF32_MASK).view(np.float32) for name in "AB"}
     if p.compute == SPLIT:  # infinities would give NaN
@@ -95,17 +93,10 @@ def random_arrays(p: Task, inputs: str = "normal", seed: int = 0) -> dict[str, A
     return sorted_keys(p, arrays | random_keys(p, inputs, rng))
 
 
-def _mirrored_roles(p: Task) -> Iterator[tuple[str, str]]:
-    """The pairs of roles of one array in the reduction and the condition, which are the same for (i, j) and (j, i):
-    (role of the use with exchanged axes, role of the other use)."""
-    yield "B", "A"
-    program = p.program
-    read = {
-        array_of(name) for x in (program.step, program.initial, program.when) if x is not None for name in variables(x)
-    }
-    for u, v in itertools.pairwise(x for x in p.roles.others if x.role in read):
-        if (v.axes, v.dtype) == (tuple({"i": "j", "j": "i"}.get(x, x) for x in u.axes), u.dtype):
-            yield v.role, u.role
+def _with_one_for_all_uses(p: Task, arrays: dict[str, Array]) -> dict[str, Array]:
+    """The arrays, by role, with one array for all uses of an array of the program."""
+    first = {u.name: u.role for u in reversed(p.roles.uses)}
+    return {u.role: arrays[first[u.name]] for u in p.roles.uses if first[u.name] in arrays}
 
 
 def sorted_keys(p: Task, arrays: dict[str, Array]) -> dict[str, Array]:
@@ -139,7 +130,7 @@ def random_keys(p: Task, inputs: str, rng: np.random.Generator) -> dict[str, Arr
         else:
             keys[...] = groups // 2
         values[role] = np.minimum(keys, int(type_of(key.type).greatest)).astype(own)
-    return values
+    return _with_one_for_all_uses(p, values)
 
 
 def stored(p: Task, arrays: Mapping[str, Array]) -> dict[str, Array]:

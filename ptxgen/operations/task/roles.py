@@ -116,13 +116,17 @@ def _with_roles(uses: list[Use]) -> list[Use]:
 
 def _named_by_roles(uses: list[Use]) -> list[Use]:
     """The uses with their names as roles, if all names are roles, as in the text of a problem: the order of first use
-    in such a text may differ from that of the program whose roles these are. Empty: they are not. If one array is A and
-    B, its name is A."""
+    in such a text may differ from that of the program whose roles these are. Empty: they are not. An array with several
+    uses has the name of the first role, and the next ones."""
     sides = [[u for u in uses if set(u.axes) == side and u.name in ("A", role)] for role, side in SIDES.items()]
     if not all(sides):
         return []
     a, b = sides[0][0], sides[1][0]
-    rest = {u.name: u for u in uses if u is not a and u is not b}
+    rest: dict[str, Use] = {}
+    for u in sorted((u for u in uses if u is not a and u is not b), key=lambda u: u.axes):
+        number = u.name.removeprefix("input")
+        several = sum(x.name == u.name for x in rest.values())
+        rest[f"input{int(number) + several}" if number.isdecimal() else u.name] = u
     roles = _numbered("input", uses[2:])
     if set(rest) != set(roles):
         return []

@@ -19,10 +19,14 @@ _NOWHERE = "?"  #: replaces an element whose array has no use with the exchanged
 
 
 def one_array(roles: Roles) -> Program:
-    """The program whose two operands are one array, A, with the names of ``roles``."""
-    a, b = roles.use("A"), roles.use("B")
-    changes = {_element("B", b.axes): variable(_element("A", b.axes), b.dtype)}
-    inputs = (Input("A", a.dtype, (a.axes, b.axes)), *(x for x in roles.program.inputs if x.name not in ("A", "B")))
+    """The program with the names of ``roles`` in which arrays that are one array have one name, that of the first."""
+    first = {u.name: u.role for u in reversed(roles.uses)}
+    changes = {_element(u.role, u.axes): variable(_element(first[u.name], u.axes), u.dtype) for u in roles.uses}
+    arrays = {role: [u for u in roles.uses if first[u.name] == role] for role in first.values()}
+    inputs = (
+        *(Input(u.role, u.dtype, tuple(v.axes for v in arrays[u.role])) for u in roles.uses if u.role in arrays),
+        *(x for x in roles.program.inputs if not x.uses),
+    )
     outputs = tuple(with_variables(x, changes) for x in roles.program.outputs)
     program: Program = with_variables(replace(roles.program, inputs=inputs, outputs=outputs), changes)
     return program
