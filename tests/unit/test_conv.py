@@ -331,3 +331,8 @@ def test_feature_maps_fit_shared_memory_with_their_alignment():
             assert count == 0 or last <= size
             assert count < 2 * group or count % group == 0
         assert maps.maps_in(32768) > 32768 // (maps.image_bytes + maps.result_map_bytes) * 0.9 - group
+
+
+def test_filters_that_cover_images_of_too_many_pixels_are_named() -> None:
+    with pytest.raises(ShapeError, match=r"extents or padding are too large: an operand spans 34359738368 elements"):
+        lower(Conv(1, 4096, 1024, 1024, 8, 1024, 1024, dtype="f16"))

@@ -401,7 +401,8 @@ class Conv(ProblemBase):
         pixels of all channels are its channels. ``self``, if the elements of images and filters differ in their order,
         or channels in their bias."""
         pixels = self.d * self.h * self.w
-        if (self.d, self.h, self.w) != (self.t, self.r, self.s) or any(sum(self.pads, ())):
+        covered = (self.d, self.h, self.w) == (self.t, self.r, self.s) and not any(sum(self.pads, ()))
+        if not covered or self.c * pixels >= EXTENT_LIMIT:
             return self
         channels_last = self.layout == "NHWC"
         ordered = channels_last == (self.filters == "KRSC") and not (channels_last and self.groups > 1)
