@@ -42,8 +42,8 @@ LOOP_REGISTERS = 38  #: registers per thread of the main loop besides the accumu
 PHASE_REGISTERS = 6  #: further registers if tiles are of phases: the address of C, and the pixels along each axis
 #: registers per thread that realigns operands: the most words in flight, and addresses
 REALIGN_WORDS, REALIGN_REGISTERS = 32, 24
-#: registers per thread for scales that lanes exchange; further ones if promotion has two buffers, in kernels of groups and
-#: in others, and in kernels of groups with one buffer: ptxas spills some kernels with fewer
+#: registers per thread for scales that lanes exchange; further ones if promotion has two buffers, in kernels of groups
+#: and in others, and in kernels of groups with one buffer: ptxas spills some kernels with fewer
 EXCHANGE_REGISTERS, BUFFERED_OF_GROUPS, BUFFERED, ONE_BUFFER_OF_GROUPS = 16, 25, 16, 6
 SPARE_REGISTERS = 4  #: registers of LOOP_REGISTERS that loops with scales do not use, unless lanes exchange the scales
 #: quantized weights: registers of a scale or zero point and its address; registers of LOOP_REGISTERS that loops with

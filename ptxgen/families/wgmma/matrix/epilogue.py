@@ -719,7 +719,8 @@ class Epilogue(epilogue.Epilogue):
         if not self.via_smem:
             return []
         s = self.staging
-        return [f"{self.staging_base}: C, {s.buffers} of {len(s.subtiles)} subtiles a warpgroup"]
+        arrays = " and ".join([*self.stored_arrays, "C"])
+        return [f"{self.staging_base}: {arrays}, {s.buffers} of {s.arrays * len(s.subtiles)} subtiles a warpgroup"]
 
     @cached_property
     def tma(self) -> bool:

@@ -39,8 +39,8 @@ MEANINGS = {
     "full_tiles": "tiles that blocks compute whole",
     "tail_iters": "iterations of the K loop of the clusters of the other tiles, which blocks share",
     "share_iters": "those of the share of a cluster of blocks",
-    "map_[xyc]|map_residual|map_aux|map_sums": "tensor maps of X, of Y (operands of wgmma), of C and of epilogue"
-    " operands",
+    "map_[xyc]|map_residual|map_aux": "tensor maps of X, of Y (operands of wgmma), of C and of epilogue operands",
+    "map_sums": "tensor map of the array of sums",
     "last_[ab]": "last batch item of the tensors of A and B",
     "channels|taps|units_per_tap": "channels, taps of a filter, boxes of channels of a tap",
     "(positions|lower_corner|stride|taps|filter_extent|dilation)[0-2]": "along an axis, 0 the innermost: results, first"
