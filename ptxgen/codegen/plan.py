@@ -141,7 +141,8 @@ class Plan:
         lines = [f"{p.STEPS} of A, B, C in multiples of {', '.join(str(n) for _, n, _ in needed)} bytes"]
         rows = [name for name, n, one in needed if n > one and name in self.whole_rows and p.ROWS]
         lines[0] += f", and {p.ROWS} of {', '.join(rows)} likewise" if rows else ""
-        if more := [name for name in p.arrays if name in ELEMENTWISE_OPERANDS]:
+        like_c = (*ELEMENTWISE_OPERANDS, *(["sums"] if "store_gated" not in self.problem.needs else []))
+        if more := [name for name in p.arrays if name in like_c]:
             lines.append(f"{' and '.join(more)} with the strides and the alignment of C")
         if "bounds" in c.names and not c.bounds:
             lines.append(f"M, N, K in multiples of {c.ml}, {c.nl}, {c.u}")
