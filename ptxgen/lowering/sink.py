@@ -12,7 +12,7 @@ from ptxgen.expr.value_types import PRED
 from ptxgen.lowering.algebra import Scalar, Vector
 from ptxgen.problem.base import ELEMENTWISE_OPERANDS
 from ptxgen.problem.dtypes import Dtype, dtype
-from ptxgen.problem.epilogue_ops import EpilogueOp, epilogue_op, split_epilogue
+from ptxgen.problem.epilogue_ops import STORED, EpilogueOp, epilogue_op, split_epilogue
 
 
 class Number(NamedTuple):
@@ -125,8 +125,7 @@ class StoreTile:
 
     @property
     def needs(self) -> frozenset[str]:
-        stores = any(op.stores for op in self.operations)
-        more = {"store_sums": stores, "sum_columns": self.sums_columns, "sum_a": self.sums_a}
+        more = {"store_sums": bool(self.stored), "sum_columns": self.sums_columns, "sum_a": self.sums_a}
         return frozenset(("store_tile", *(name for name, needed in more.items() if needed)))
 
     @property
@@ -189,6 +188,11 @@ class StoreTile:
     def elementwise(self) -> tuple[str, ...]:
         """The names of the epilogue operands that have the shape of C."""
         return tuple(name for name in self.arrays if name in ELEMENTWISE_OPERANDS)
+
+    @property
+    def stored(self) -> tuple[str, ...]:
+        """The names of the arrays to which sums are stored beside C."""
+        return tuple(step.array for op in self.operations for step in op.steps if step.spans == STORED)
 
     @property
     def array_out(self) -> str:
@@ -254,6 +258,7 @@ class ValueSink:
     operations: ClassVar[tuple[EpilogueOp, ...]] = ()
     epilogue: ClassVar[str] = ""
     elementwise: ClassVar[tuple[str, ...]] = ()
+    stored: ClassVar[tuple[str, ...]] = ()
     scalar_bias: ClassVar[bool] = False
     batched_bias: ClassVar[bool] = False
 

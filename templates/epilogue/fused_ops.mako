@@ -23,7 +23,7 @@ ${bias_of_item(f"%{name}")}\
     // %${name}: bytes from an element of C to its ${plan.fused_ops.names[name]}
     sub.u64 %${name}, %${name}, %C;
 % endfor
-% for name in plan.fused_ops.stored:
+% for name in plan.problem.sink.stored:
     // %${name}: bytes from the place of an element of C to that of its sums
     sub.u64 %${name}, %${name}, %C;
   % if plan.c.pair_type:

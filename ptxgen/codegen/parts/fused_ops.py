@@ -12,7 +12,7 @@ from ptxgen.expr.value_types import PRED
 from ptxgen.lowering.descriptor_table import grouped
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.problem.dtypes import dtype
-from ptxgen.problem.epilogue_ops import COLUMN, OPERAND, OVER_K, ROW, SCALE, STORED, SUMMED, EpilogueOp, EpilogueStep
+from ptxgen.problem.epilogue_ops import COLUMN, OPERAND, OVER_K, ROW, SCALE, SUMMED, EpilogueOp, EpilogueStep
 
 
 @dataclass(frozen=True)
@@ -108,11 +108,6 @@ class FusedOps(Part):
         """The declaration of the registers of a pair of elements of ``aux``, after a comma; empty: there is no
         ``aux``."""
         return ", %aux_val<2>" if "aux" in self.operands else ""
-
-    @property
-    def stored(self) -> list[str]:
-        """The arrays to which sums are stored."""
-        return [step.array for step in self.steps if step.spans == STORED]
 
     @property
     def names(self) -> dict[str, str]:

@@ -56,11 +56,12 @@ RULES = (
     Rule(
         "depthwise_block_lanes",
         lambda p, c, g, d: (
-            (c.block_lanes >= WARP)
+            (strips(p) is None)
+            or (c.block_lanes >= WARP)
             | (
-                (strips(p) is not None and not strips(p).wgrad and strips(p).feature_maps is None)
+                (not strips(p).wgrad and strips(p).feature_maps is None)
                 & (c.strip_columns == 1)
-                & (c.block_lanes * c.vec_lane >= (strips(p).lanes if strips(p) is not None else 0))
+                & (c.block_lanes * c.vec_lane >= strips(p).lanes)
             )
         ),
         "block_lanes={c.block_lanes}: fewer than 32 threads along the lane axis take strip_columns=1 and all lanes of"

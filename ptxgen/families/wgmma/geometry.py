@@ -394,10 +394,9 @@ def _epilogue_regs(p: KernelProblem, c: Any, accumulators: Any, moves: Any) -> A
         where(along_x, 35, 0) if scaled else 0,
     ]
     if "store_sums" in p.needs:  # the addresses of two arrays, unless TMA stores them
-        located = where(transposed, 92, where(scatters & (accumulators >= 112), 96, 66))
         loops = (c.persistent == 1) & (accumulators >= where(transposed, 112, 88))
-        addresses = where(phased, where(loops, 104, located), 56 if scatters else 0)
-        least = where(phased, where(c.persistent == 1, 0, 112), 80)
+        addresses = where(phased, where(loops, 104, 92), 56 if scatters else 0)
+        least = where(phased & (c.persistent == 1), 0, 80)
         terms.append(where(via_smem, where(wide, 36, where(accumulators >= least, addresses, 0)), 0))
     return reduce(np.maximum, terms)
 

@@ -37,7 +37,7 @@ from ptxgen.lowering.im2col_descriptor import im2col
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.lowering.row_reduce import RowReduce
 from ptxgen.lowering.sink import SelectValues, ValueSink
-from ptxgen.problem.epilogue_ops import ACTIVATION, SCALE, STORED
+from ptxgen.problem.epilogue_ops import ACTIVATION, SCALE
 
 #: sink -> the template file that takes its values from fragments
 _FRAGMENT_SINKS: dict[type[ValueSink], str] = {
@@ -703,7 +703,7 @@ class Epilogue(epilogue.Epilogue):
     def staging(self) -> Staging:
         p, c = self.problem, self.config
         outer = ["%batch_index"] if p.batch != 1 else grouped_rows.coordinates(p, "c") if grouped(p) else []
-        arrays = 1 + len(self.stored_arrays)
+        arrays = 1 + len(self.problem.sink.stored)
         sizes = self.y_columns, c.epilogue_subtiles, c.epilogue_buffers
         return Staging(self.sums, self.c.bytes, self.transposed, *sizes, bool(c.persistent), outer, self.paired, arrays)
 
@@ -719,7 +719,7 @@ class Epilogue(epilogue.Epilogue):
         if not self.via_smem:
             return []
         s = self.staging
-        arrays = " and ".join([*self.stored_arrays, "C"])
+        arrays = " and ".join([*self.problem.sink.stored, "C"])
         return [f"{self.staging_base}: {arrays}, {s.buffers} of {s.arrays * len(s.subtiles)} subtiles a warpgroup"]
 
     @cached_property
@@ -774,11 +774,6 @@ class Epilogue(epilogue.Epilogue):
         return self.problem.sink.elementwise if self.via_tma else ()
 
     @property
-    def stored_arrays(self) -> list[str]:
-        """The arrays of sums that kernels store beside C."""
-        return [step.array for op in self.problem.sink.operations for step in op.steps if step.spans == STORED]
-
-    @property
     def prefetched(self) -> str:
         """The elementwise operand that TMA loads to a staging buffer as soon as the buffer is free; empty if there is
         none."""
@@ -799,13 +794,13 @@ class Epilogue(epilogue.Epilogue):
     @property
     def maps(self) -> list[str]:
         """The names of the tensor maps that the epilogue uses."""
-        stored = ["map_c", *(f"map_{name}" for name in self.stored_arrays)]
+        stored = ["map_c", *(f"map_{name}" for name in self.problem.sink.stored)]
         return stored * (self.via_smem and self.tma) + [f"map_{name}" for name in self.tma_operands]
 
     @property
     def stored_maps(self) -> dict[str, str]:
         """Array to which TMA stores -> the register with the address of its tensor map."""
-        return {"C": "%map_c", **{name: f"%map_{name}" for name in self.stored_arrays}}
+        return {"C": "%map_c", **{name: f"%map_{name}" for name in self.problem.sink.stored}}
 
     # ---- from registers
 
