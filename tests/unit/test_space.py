@@ -165,6 +165,11 @@ def legal(p: KernelProblem, configurations: list[Config], d) -> list[Config]:
     return [c for c, ok in zip(configurations, rules.legal(p, Columns.of(configurations), d), strict=True) if ok]
 
 
+def is_large(p: KernelProblem, d) -> bool:
+    """True if A, B and C have more than a fifth of the L2 cache."""
+    return (p.m * p.k + p.k * p.n) * p.element.bytes + p.m * p.n * p.output.bytes > d.l2 / 5
+
+
 def by_hand(p: KernelProblem, d) -> set[Config]:
     """Every legal configuration of the given axes, made one at a time."""
     configurations = []
@@ -172,7 +177,7 @@ def by_hand(p: KernelProblem, d) -> set[Config]:
         c = Config(**dict(zip(SMALL, values, strict=True)), vec_c=p.vectors[2])
         c = c.replace(lanes_m=int(warp_rows(c)), store_policy=int(p.k < 512))
         tiles = geometry(p, c).tiles
-        c = c.replace(raster_group=8 if tiles > 2 * d.sms else 1)
+        c = c.replace(raster_group=8 if tiles > 2 * d.sms and is_large(p, d) else 1)
         small = c.ml * c.nl < 128 * 128 and 1 < c.lanes_m < 32
         slices = {max(d.sms * w // max(tiles, 1), 1) for w in (1, 2, 3, 4, 6, 8)} | {1}
         for a, b, kg in product(copy_options(p, "a"), copy_options(p, "b"), slices):
@@ -241,7 +246,7 @@ def mma_by_hand(p: KernelProblem, d) -> set[Config]:
         if p.dtype != "f64" and c.nl == 96:
             continue
         tiles = ceil_div(p.m, c.ml) * ceil_div(p.n, c.nl)
-        c = c.replace(raster_group=8 if tiles > 2 * d.sms else 1)
+        c = c.replace(raster_group=8 if tiles > 2 * d.sms and is_large(p, d) else 1)
         slices = {max(d.sms * w // tiles, 1) for w in (1, 2, 3, 4, 6, 8)} | {1}
         for modes, kg in product(mma_copies(p), slices):
             adds = p.out in ("f32", "f64", "s32") and not p.deterministic and not p.sink.epilogue
@@ -329,7 +334,8 @@ def wgmma_by_hand(p: KernelProblem, d) -> set[Config]:
         side = 1 if n_ == 1 and p.m > p.n else 2 if m == 1 and p.n > p.m else 0
         held = p.element.bytes != 2 and p.layout[1] == "N" and paths != (0, 1)
         wide = 1 if c.epilogue_smem else min(p.vectors[2], 1 if swap and not held else 2)
-        c = c.replace(raster_group=8 if cluster_k == 1 and blocks > room else 1, l2_evict_first=side, vec_c=wide)
+        group = 8 if cluster_k == 1 and blocks > room and is_large(p, H200) else 1
+        c = c.replace(raster_group=group, l2_evict_first=side, vec_c=wide)
         k_iters = ceil_div(p.k, u)
         adds = p.out in ("f32", "s32") and (p.out == "s32" or not p.deterministic) and not p.sink.epilogue
         reductions = {(1, 0)}
@@ -344,7 +350,8 @@ def wgmma_by_hand(p: KernelProblem, d) -> set[Config]:
         padded = (0, 1)[: 1 + (short in x["PADDED_SHORT"] and p.element.bytes == 2)]
         for (kg, split), rows, buffers, boxes in product(reductions, loaded, (1, 2)[: 1 + promotes], padded):
             given = {"kg": kg, "splitk": split, "tma_rows": rows, "promotion_buffers": buffers, "y_boxes": boxes}
-            configurations.append(c.replace(**given))
+            early = 1 in paths and kg == cluster_k == 1 and not is_large(p, H200)
+            configurations.append(c.replace(**given, pdl=3 if early else 0))
     configurations = legal(p, configurations, d)
     shared = [c for c in configurations if c.splitk == SPLIT_DISTRIBUTED and c.epilogue_subtiles == 1]
     fewer = {*legal(p, [c.replace(kg=2) for c in shared] + [c.replace(kg=1, splitk=0) for c in shared], d)}
@@ -450,7 +457,7 @@ def skinny_by_hand(p: KernelProblem, d) -> set[Config]:
             g = geometry(p, c)
             warps = 4 * (16384 // (-(-g.registers // 8) * 8 * 32))
             fits = min(warps * 32 // g.threads, 2048 // g.threads, int(d.shared_sm // (g.shared + 1024)))
-            c = c.replace(min_ctas_per_sm=max(fits, 1), raster_group=8 if g.tiles > 2 * d.sms else 1)
+            c = c.replace(min_ctas_per_sm=max(fits, 1), raster_group=8 if g.tiles > 2 * d.sms and is_large(p, d) else 1)
             adds = p.out in ("f32", "f64", "s32") and not p.deterministic and not p.sink.epilogue
             for kg in {max(d.sms * w // max(g.tiles, 1), 1) for w in (1, 2, 3, 4, 6, 8)} | {1}:
                 configurations.append(c.replace(kg=kg, splitk=0 if kg == 1 else 1 if adds else 2))

@@ -16,6 +16,7 @@ from ptxgen.families.common.candidates import (
     breaks,
     default_splitk,
     first_violations,
+    moves_much,
     single_axis_changes,
     whole_waves,
 )
@@ -96,7 +97,8 @@ class MultistageSpace(TileSpace):
         c = Grid.crossed(plain, [options]).replace(kg=kg)
         c = c.replace(splitk=self.default_splitk(p, c), store_policy=int(p.k < THIN), raster_group=8)
         g = LazyGeometry(p, c)
-        c = c.replace(raster_group=np.where(g.tiles > 2 * d.sms, 8, 1))  # does not affect the geometry
+        group = np.where(g.tiles > 2 * d.sms, 8, 1) if moves_much(p, d) else 1  # does not affect the geometry
+        c = c.replace(raster_group=group)
         broken = first_violations(self, p, c, d, self.extent_rules, g)
         wide = breaks(broken, "grid") & (c.raster_group == 1)  # raster_group=1 limits the grid along N
         if wide.any():

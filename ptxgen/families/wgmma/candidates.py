@@ -32,6 +32,7 @@ from ptxgen.families.common.candidates import (
     effective_pdl,
     first_violations,
     multiplies_by,
+    moves_much,
     single_axis_changes,
     splitk_pairs,
 )
@@ -119,7 +120,7 @@ class WgmmaSpace(TileSpace):
         "interleave_phases",
         "row_taps",
     )
-    cell = ("kg", "splitk", "raster_group", "l2_evict_first")
+    cell = ("kg", "splitk", "raster_group", "l2_evict_first", "pdl")
     fixed = ("wgmma_target", "wgmma_dtype", "wgmma_im2col")
     tile_rules = (
         "axis",
@@ -403,7 +404,9 @@ class WgmmaSpace(TileSpace):
     def cells(self, p: KernelProblem, d: Device, tiles: Columns) -> tuple[Columns, Ints]:
         """The cells: slices for a half, one and two waves of clusters, with each ``splitk``. An operand that is read
         once has evict_first. Images, which every filter tap reads again, have it only if other operands are packed or
-        in groups."""
+        in groups. Blocks of small products start while their operands are packed: of 112 kernels on an H200 those that
+        did took 5 % less time on average, 14 % less to 11 % more; of larger ones 1 % less, up to 24 % more, and slices
+        of K lost up to 30 %."""
         slices = self._slices(p)
         plain = Columns({n: tiles.column(n) for n in self.tile}, len(tiles)).replace(family=self.code)
         c = Grid.crossed(plain, [[{}] * len(slices)])
@@ -424,11 +427,14 @@ class WgmmaSpace(TileSpace):
         )
         # the few tiles along M of an expert read the same B: raster groups along N are narrow
         group = np.where((c.transposed_mma == 1) & (g.tiles_m <= FEW), NEAR, 8) if jagged_m else 8
+        large = moves_much(p, d)
+        packed = (c.operand_path_a == PACK) | (c.operand_path_b == PACK)
         c = c.replace(
             kg=np.maximum(kg, 1),
             splitk=split,
             l2_evict_first=streamed,
-            raster_group=np.where((c.cluster_k == 1) & (blocks > resident), group, 1),
+            raster_group=np.where((c.cluster_k == 1) & (blocks > resident), group, 1) if large else 1,
+            pdl=0 if large else np.where(packed & (c.cluster_k == 1) & (kg <= 1), PDL_WITHIN, 0),
         )
         g = geometry(p, c)  # does not depend on raster_group
         broken = first_violations(self, p, c, d, self.extent_rules, g)
