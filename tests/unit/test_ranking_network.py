@@ -96,6 +96,25 @@ def test_a_feature_without_variation_is_not_scaled() -> None:
     assert np.isfinite(network.predict(x)).all()
 
 
+def test_each_value_of_a_code_has_an_input() -> None:
+    """The time depends on a code without order."""
+    x, log_us, base, group = random_problems(400)
+    code = np.random.default_rng(4).integers(0, 8, len(x))
+    slower = np.array([0.0, 1.5, 0.2, 1.1, 0.0, 1.8, 0.4, 0.9], np.float32)
+    x, log_us = np.column_stack([x, code]).astype(np.float32), log_us + slower[code]
+    half = len(x) // 2
+    parts = [slice(0, half), slice(half, None)]
+    plain, coded = (
+        ranking_network.train(x[parts[0]], log_us[parts[0]], base[parts[0]], group[parts[0]], columns)
+        for columns in ((), (4,))
+    )
+    assert plain.codes == ()
+    assert coded.codes == ((4, tuple(map(float, range(8)))),)
+    errors = [float(np.std(n.predict(x[parts[1]]) + base[parts[1]] - log_us[parts[1]])) for n in (plain, coded)]
+    assert errors[1] < errors[0] / 1.5
+    assert np.isfinite(coded.predict(np.array([[0, 0, 0, 0, 99]], np.float32))).all()
+
+
 def test_half_of_a_prediction_is_the_networks() -> None:
     network = ranking_network.train(*random_problems(50))
     x, trees = random_problems(3, seed=5)[0], np.zeros(60, np.float32)
@@ -147,6 +166,8 @@ def test_its_form_in_a_file() -> None:
         ({"scale": ranking_network._text(np.array([1, 0, 1, 1], np.float32))}, "positive"),
         ({"scale": ranking_network._text(np.array([1, np.nan, 1, 1], np.float32))}, "finite"),
         ({"mean": "?"}, "base64|padding"),
+        ({"codes": [[4, [1, 2, 3]]]}, "numbers of the 4 features"),
+        ({"codes": [[1, [1, 2, 3]]]}, "the first 7"),
     ],
 )
 def test_a_damaged_network_is_refused(change: dict[str, object], rule: str) -> None:

@@ -99,6 +99,18 @@ DEVICE = tuple(f"device_{fact}" for fact in _FACTS)
 PROBLEM = frozenset((*_EXTENT, *DEVICE)) - _SLICED - _TILED
 #: features that depend on both the configuration and the extents
 _BOTH = ("waves", "wave_efficiency", "blocks_sm", "thread_work", "bytes_loaded", "predicted_us", "over_roofline")
+#: features whose values are codes, which have no order
+CODES = (
+    "family",
+    "operand_path",
+    "splitk",
+    "mma_order",
+    "l2_evict_first",
+    "element",
+    "accumulator",
+    "output",
+    "task_sink",
+)
 #: features that are logarithms, besides the axes that count something
 _LOGARITHMS = frozenset(
     (

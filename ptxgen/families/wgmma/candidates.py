@@ -31,8 +31,8 @@ from ptxgen.families.common.candidates import (
     default,
     effective_pdl,
     first_violations,
-    multiplies_by,
     moves_much,
+    multiplies_by,
     single_axis_changes,
     splitk_pairs,
 )

@@ -25,7 +25,7 @@ HIDDEN = (320, 320, 128)  #: sizes of the hidden layers
 SHARE = 0.5  #: the weight of the network in the prediction; the rest is the weight of the trees
 FARTHEST = 6.0  #: features are clipped at so many standard deviations: a network extrapolates badly
 CONSTANT = 1e-6  #: a feature with a smaller standard deviation is not scaled
-EPOCHS, BATCH = 20, 64  #: passes over the problems; problems per step
+EPOCHS, BATCH = 40, 64  #: passes over the problems; problems per step
 ROWS_MOST = 200  #: rows of a problem in a step, drawn at random
 RATE, WARM_UP, DECAY = 2.5e-3, 0.15, 1e-2  #: largest step size, fraction of training that reaches it, weight decay
 MOMENTS, TINY = (0.9, 0.999), 1e-8  #: Adam's decay rates and epsilon
@@ -39,15 +39,20 @@ LAYERS_MOST, WIDTH_MOST = 8, 4096
 WEIGHT_STEP, WEIGHT_MOST = 2.0**-9, 16.0
 
 
+Codes = tuple[tuple[int, tuple[float, ...]], ...]  #: for features that are codes: the column and its values
+
+
 @dataclass(frozen=True)
 class RankingNetwork:
     """A perceptron with rectified linear units, whose last layer has one output. ``mean``, ``scale``: by which each
-    feature is normalised; ``weights``, ``biases``: those of each layer."""
+    input is normalised; ``weights``, ``biases``: those of each layer; ``codes``: the features of which each value has
+    an input of its own, besides the features."""
 
     mean: Floats
     scale: Floats
     weights: tuple[Floats, ...]
     biases: tuple[Floats, ...]
+    codes: Codes = ()
 
     def predict(self, x: Floats) -> Floats:
         """log2 of (time / baseline) for each row of features."""
@@ -59,8 +64,9 @@ class RankingNetwork:
             return _activations(self, self.scaled(x))[-1][:, 0]
 
     def scaled(self, x: Floats) -> Floats:
-        """The features as the first layer reads them: normalised and clipped."""
-        out: Floats = np.clip((x - self.mean) / self.scale, np.float32(-FARTHEST), np.float32(FARTHEST))
+        """The inputs of the first layer: features and indicators of codes, normalised and clipped."""
+        inputs = _inputs(x, self.codes)
+        out: Floats = np.clip((inputs - self.mean) / self.scale, np.float32(-FARTHEST), np.float32(FARTHEST))
         return out
 
     def as_dict(self) -> dict[str, Any]:
@@ -68,6 +74,7 @@ class RankingNetwork:
         other array is the base64 text of its little-endian bytes."""
         return {
             "widths": [len(self.mean), *(len(bias) for bias in self.biases)],
+            "codes": [[column, list(values)] for column, values in self.codes],
             "mean": _text(self.mean),
             "scale": _text(self.scale),
             "weights": [number_text.signed_text(_rounded(weight) / WEIGHT_STEP) for weight in self.weights],
@@ -78,14 +85,15 @@ class RankingNetwork:
     def from_dict(cls, values: dict[str, Any], features: int) -> RankingNetwork:
         """The network that ``as_dict`` wrote. ``features``: the number of features. ValueError, TypeError, KeyError: a
         value is missing or invalid."""
-        widths = values["widths"]
-        if not isinstance(widths, list) or not 2 <= len(widths) <= LAYERS_MOST or widths[0] != features:
+        widths, codes = values["widths"], _codes(values.get("codes", []), features)
+        inputs = features + sum(len(known) for _, known in codes)
+        if not isinstance(widths, list) or not 2 <= len(widths) <= LAYERS_MOST or widths[0] != inputs:
             raise ValueError(
-                f"widths of the network are {widths!r}; they must be a list of 2 to {LAYERS_MOST}, the first {features}"
+                f"widths of the network are {widths!r}; they must be a list of 2 to {LAYERS_MOST}, the first {inputs}"
             )
         if not all(isinstance(n, int) and 1 <= n <= WIDTH_MOST for n in widths) or widths[-1] != 1:
             raise ValueError(f"widths of the network are {widths}; they must be from 1 to {WIDTH_MOST}, the last 1")
-        mean, scale = (_array(values[name], (features,)) for name in ("mean", "scale"))
+        mean, scale = (_array(values[name], (inputs,)) for name in ("mean", "scale"))
         if not (scale > 0).all():
             raise ValueError(f"scale of the network has {scale.min()}; it must be positive")
         for name in ("weights", "biases"):
@@ -93,7 +101,24 @@ class RankingNetwork:
                 raise ValueError(f"{name} of the network are not {len(widths) - 1} texts, as widths says")
         weights = [_weights(text, shape) for text, shape in zip(values["weights"], pairwise(widths), strict=True)]
         biases = [_array(text, (count,)) for text, count in zip(values["biases"], widths[1:], strict=True)]
-        return cls(mean, scale, tuple(weights), tuple(biases))
+        return cls(mean, scale, tuple(weights), tuple(biases), codes)
+
+
+def _codes(values: Any, features: int) -> Codes:
+    """The checked ``codes`` of a file."""
+    codes = tuple((column, tuple(map(float, known))) for column, known in values)
+    if not all(isinstance(column, int) and 0 <= column < features for column, _ in codes):
+        raise ValueError(f"codes of the network are {values!r}; the columns must be numbers of the {features} features")
+    return codes
+
+
+def _inputs(x: Floats, codes: Codes) -> Floats:
+    """The features and, for each value of each code, 1 in the rows that have it and 0 in the others."""
+    if not codes:
+        return x
+    columns = np.repeat([column for column, _ in codes], [len(known) for _, known in codes])
+    known = np.array([value for _, values in codes for value in values], np.float32)
+    return np.concatenate([x, (x[:, columns] == known).astype(np.float32)], axis=1)
 
 
 def _text(a: Floats) -> str:
@@ -125,16 +150,22 @@ def combined(trees: Floats, network: RankingNetwork | None, x: Floats) -> Floats
     return trees if network is None else np.float32(1 - SHARE) * trees + np.float32(SHARE) * network.predict(x)
 
 
-def train(x: Floats, log_us: Floats, base: Floats, group: NDArray[np.int64]) -> RankingNetwork:
+def train(
+    x: Floats, log_us: Floats, base: Floats, group: NDArray[np.int64], codes: Sequence[int] = ()
+) -> RankingNetwork:
     """A network that has learnt ``log_us - base`` from the features ``x``. ``base``: log2 of the baseline of each row;
-    ``group``: the number of the problem of each row. The same rows give the same network up to rounding."""
+    ``group``: the number of the problem of each row; ``codes``: the columns of features that are codes. The same rows
+    give the same network up to rounding."""
+    values = ((column, np.unique(x[:, column])) for column in codes)
+    read = tuple((column, tuple(map(float, known))) for column, known in values if len(known) > 2)
+    x = _inputs(x, read)
     deviation = x.std(axis=0)
     mean, scale = x.mean(axis=0), np.where(deviation > CONSTANT, deviation, np.float32(1))
     rng = np.random.default_rng(SEED)
     widths = (x.shape[1], *HIDDEN, 1)
     layers = [(np.sqrt(2.0 / n) * rng.standard_normal((n, m))).astype(np.float32) for n, m in pairwise(widths)]
     network = RankingNetwork(mean, scale, tuple(layers), tuple(np.zeros(m, np.float32) for m in widths[1:]))
-    x = network.scaled(x)
+    x = network.scaled(x)  # which has the indicators already
     _, number, count = np.unique(group, return_inverse=True, return_counts=True)
     rows, ends = np.argsort(number, kind="stable"), np.cumsum(count)
     members = [rows[end - n : end] for end, n in zip(ends, count, strict=True)]
@@ -149,7 +180,7 @@ def train(x: Floats, log_us: Floats, base: Floats, group: NDArray[np.int64]) -> 
         inputs = _activations(network, x[rows])
         predicted = inputs.pop()[:, 0] + level[rows]
         adam.step(_gradients(network, inputs, loss_slope(predicted, behind[rows], starts)))
-    return replace(network, weights=tuple(map(_rounded, network.weights)))
+    return replace(network, weights=tuple(map(_rounded, network.weights)), codes=read)
 
 
 def _batches(members: Sequence[NDArray[np.intp]], rng: np.random.Generator) -> Iterator[list[NDArray[np.intp]]]:

@@ -15,7 +15,7 @@ from ptxgen.codegen.config.config import FAMILIES, Columns, Config
 from ptxgen.codegen.vectorized import float32
 from ptxgen.families import registry
 from ptxgen.families.common import perf_model
-from ptxgen.families.common.features import default_names, features
+from ptxgen.families.common.features import CODES, default_names, features
 from ptxgen.families.common.rules import legal
 from ptxgen.lowering.descriptor_table import grouped as is_group
 from ptxgen.lowering.kernel_problem import KernelProblem
@@ -130,11 +130,11 @@ class Usable:
 @dataclass(frozen=True)
 class Training:
     """Training data, one row per measurement. The rows of a problem form one group, or several if the model reads
-    several problems in its place. ``x``: the features; ``log_us``: log2 of the times; ``group``: the group of each row;
-    ``bases``: log2 of the baselines by target; ``problems``: the problem of each group; ``choice``: for each group the
-    first group of the same problem and device: a choice is among the rows of all of them; ``families``: the number of
-    rows of each family and ``Family.training_class``; ``grouped``: the number of rows of groups of GEMMs; ``family``:
-    the code of the family of each row."""
+    several problems in its place. ``x``: the features, whose names are ``names``; ``log_us``: log2 of the times;
+    ``group``: the group of each row; ``bases``: log2 of the baselines by target; ``problems``: the problem of each
+    group; ``choice``: for each group the first group of the same problem and device: a choice is among the rows of all
+    of them; ``families``: the number of rows of each family and ``Family.training_class``; ``grouped``: the number of
+    rows of groups of GEMMs; ``family``: the code of the family of each row."""
 
     x: Floats
     log_us: Floats
@@ -149,6 +149,7 @@ class Training:
     problems: tuple[Problem, ...] = ()
     family: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     choice: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    names: tuple[str, ...] = ()
 
     @classmethod
     def gather(cls, measurements: Iterable[Measurement], d: Device, names: tuple[str, ...] = ()) -> Training:
@@ -195,6 +196,7 @@ class Training:
             problems=tuple(problem for problem, _ in groups),
             family=np.concatenate(family),
             choice=np.array([first.setdefault(q, i) for i, (q, _) in enumerate(groups)], np.int64),
+            names=names,
         )
 
     @classmethod
@@ -220,6 +222,7 @@ class Training:
             problems=tuple(problem for part in parts for problem in part.problems),
             family=np.concatenate([part.family for part in parts]),
             choice=np.concatenate([part.choice + start for part, start in zip(parts, starts, strict=False)]),
+            names=parts[0].names,
         )
 
     def folds(self, count: int) -> NDArray[np.int64]:
@@ -277,7 +280,8 @@ class Training:
         """A network that predicts the same as the booster of ``train``; None: there are too few problems."""
         if len(np.unique(self.group[mask])) < NETWORK_PROBLEMS:
             return None
-        return ranking_network.train(self.x[mask], self.log_us[mask], self.bases[target][mask], self.group[mask])
+        rows = (self.x[mask], self.log_us[mask], self.bases[target][mask], self.group[mask])
+        return ranking_network.train(*rows, [self.names.index(name) for name in CODES if name in self.names])
 
     def _regressor(self, x: Floats, y: Floats, weight: Floats, trees: int, depth: int, child_weight: float) -> Any:
         own = {"objective": "reg:squarederror", "base_score": float(np.mean(y)), "min_child_weight": child_weight}
