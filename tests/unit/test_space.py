@@ -788,6 +788,23 @@ def test_slices_fill_whole_waves():
     assert set(np.unique(c.kg[tile])) == {1, 6, 13, 19, 25, 36, 46}
 
 
+@pytest.mark.parametrize(
+    ("p", "columns"),
+    [
+        (kernel(900, 701, 1, "TN"), {1}),
+        (kernel(900, 701, 2, "TN", "f64"), {1}),
+        (kernel(900, 701, 3, "TN"), {1, 2, 4, 8, 16}),
+        (kernel(900, 700, 1, "TN"), {2, 4, 8, 16}),
+        (kernel(900, 701, 1, "TN", "bf16"), {2, 4, 8, 16}),
+        (kernel(900, 701, 100, "TN"), {2, 4, 8, 16}),
+    ],
+    ids=str,
+)
+def test_threads_with_one_column_fill_sectors_of_odd_rows(p, columns):
+    c = space.candidates(p, H200)
+    assert set(c.ns[c.family == space.FAMILIES.index("simt")].tolist()) == columns
+
+
 def test_many_tiles_do_not_split_k():
     c = space.candidates(kernel(4096, 4096, 4096, "TN"), H200)
     big = (c.ml == 128) & (c.nl == 128)
