@@ -192,10 +192,10 @@ class FmaSpace(MultistageSpace):
         return np.where(packed & (plain == SPLIT_FLAG), SPLIT_MEMSET, plain)
 
     def thread_columns(self, p: KernelProblem) -> tuple[int, ...]:
-        """The values of ``ns`` of candidates. If K is small and rows of C are stored by single elements of four bytes or
-        more, a thread may have one column: the stores of a warp then fill whole sectors, with two columns half of each.
-        If K is 1 or 2 it must: of three such products on an H200 each was fastest so. The choice with two columns
-        took 36.3 µs for 4024×2719×1 in f64, tiles of 16×128 with one 24.8."""
+        """The values of ``ns`` of candidates. If K is small and rows of C are stored by single elements of four bytes
+        or more, a thread may have one column: the stores of a warp then fill whole sectors, with two columns half of
+        each. If K is 1 or 2 it must: of three such products on an H200 each was fastest so. The choice with two
+        columns took 36.3 µs for 4024×2719×1 in f64, tiles of 16×128 with one 24.8."""
         depth = self.unstaged_depth(p)
         if not depth or p.vectors[2] > 1 or p.output.bytes < 4:
             return self.axes["ns"]
