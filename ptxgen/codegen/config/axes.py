@@ -139,8 +139,9 @@ _ROW_ORDER = (
 )
 _LONGEST_PART = "most nonzeros of a part of a row; 0: rows are not split"
 _PDL = (
-    "programmatic dependent launch: blocks may start when the preceding kernel of the stream exits (on_exit), or when"
-    " it has started (on_start), or when it exits and belongs to the same call (within_launch)"
+    "programmatic dependent launch: blocks may start when those of the preceding kernel of the stream have issued their"
+    " last loads (on_exit), when they have started (on_start), or as on_exit after a kernel of the same call"
+    " (within_launch)"
 )
 
 #: the axes, by name, that code outside a family may read; a configuration whose family lacks such an axis gives its
