@@ -34,12 +34,12 @@ from ptxgen.api.arrays import (
     tensor,
 )
 from ptxgen.api.conv_layouts import FILTERS, LAYOUTS, ConvArguments, Extents, inverse, packed_strides
-from ptxgen.api.epilogue_args import Activation, checked_activation, text_of
+from ptxgen.api.epilogue_args import Activation, alignment_like_c, checked_activation, text_of
 from ptxgen.arguments import flag, plain, shown, word
 from ptxgen.errors import DtypeError, InputError, ShapeError
 from ptxgen.lowering.lower import lower
 from ptxgen.operations.conv.problem import Conv
-from ptxgen.problem.base import ELEMENTWISE_OPERANDS, OUT_DTYPES
+from ptxgen.problem.base import ARRAYS_LIKE_C, OUT_DTYPES
 from ptxgen.problem.dtypes import ALLOWED
 from ptxgen.runtime.runner import Runner
 
@@ -556,14 +556,13 @@ def launch_uncached(
         drivers.require_device(on, **dict(zip(names, views, strict=True)))
         packed = [_pack(arguments, role, v, memory[role]) for role, v in zip(roles, views, strict=True)]
         fields |= {ALIGNMENT_FIELDS[role]: alignment_of(v.address) for role, v in zip(roles, packed, strict=True)}
-        # the epilogue accesses elementwise operands and sums with the vector width of the stores
-        elementwise = [
-            tensor(x, name)
+        like_c = [
+            (name, tensor(x, name))
             for name, x in zip(EPILOGUE_NAMES, epilogue, strict=True)
-            if name in (*ELEMENTWISE_OPERANDS, "sums") and x is not None
+            if name in ARRAYS_LIKE_C and x is not None
         ]
-        accessed = elementwise if given is None else [given, *elementwise]
-        fields[ALIGNMENT_FIELDS[result_role]] = min([16, *(alignment_of(v.address) for v in accessed)])
+        aligned = 16 if given is None else alignment_of(given.address)
+        fields[ALIGNMENT_FIELDS[result_role]] = min(aligned, alignment_like_c(like_c))
     problem = _problem(arguments, extents, layout=layout, filters=filters, **fields)
     _check_result_shape(arguments, problem, extents, dict(zip(roles, names, strict=True)))
     # ShapeError, before memory for the result is allocated

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ptxgen.api.arrays import View, require_same_memory, tensor, view
+from ptxgen.api.arrays import View, alignment_of, require_same_memory, tensor, view
 from ptxgen.api.block_scales import block_scales, scales_in_f32
 from ptxgen.arguments import shown, word
 from ptxgen.errors import InputError, ShapeError, TaskError
+from ptxgen.problem.base import ARRAYS_LIKE_C, ELEMENTWISE_OPERANDS
 from ptxgen.problem.dtypes import DTYPES
 from ptxgen.problem.epilogue_ops import ACTIVATION, NUMBERED_OPS, arrays_of, epilogue_op, epilogue_op_names, is_name
 
@@ -34,6 +35,17 @@ class EpilogueArgs:
         ops = tuple(TRANSPOSED_NAMES.get(s, s) for s in self.ops)
         arrays = tuple((TRANSPOSED_NAMES.get(n, n), v) for n, v in self.arrays)
         return EpilogueArgs(ops, arrays, (self.blocks[1], self.blocks[0]))
+
+    def check_strides(self, out: View) -> None:
+        """ShapeError: an elementwise operand has other strides than ``out``."""
+        for name, v in self.arrays:
+            if name in ELEMENTWISE_OPERANDS and v.strides != out.strides:
+                raise ShapeError(f"{name} has strides {v.strides}; they must be those of out, {out.strides}")
+
+
+def alignment_like_c(arrays: Iterable[tuple[str, View]]) -> int:
+    """The alignment in bytes that the arrays of an epilogue require of accesses to C; 16: they require none."""
+    return min((alignment_of(v.address) for name, v in arrays if name in ARRAYS_LIKE_C), default=16)
 
 
 def epilogue_arguments(

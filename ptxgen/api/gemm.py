@@ -40,6 +40,7 @@ from ptxgen.api.epilogue_args import (
     Activation,
     EpilogueArgs,
     activation_name,
+    alignment_like_c,
     columns_of_c,
     epilogue_arguments,
     text_of,
@@ -48,7 +49,7 @@ from ptxgen.api.quantized_weight import QuantizedWeight
 from ptxgen.arguments import flag, shown, word
 from ptxgen.errors import DtypeError, InputError, ShapeError
 from ptxgen.operations.gemm.problem import CONJUGATED, CONTIGUOUS, Gemm
-from ptxgen.problem.base import ELEMENTWISE_OPERANDS, OUT_DTYPES
+from ptxgen.problem.base import OUT_DTYPES
 from ptxgen.problem.dtypes import ALLOWED, FLOATS_8, dtype
 
 NO_KEY = (None, 0, 0, 0)
@@ -302,12 +303,10 @@ def launch_uncached(
     if epilogue.arrays or epilogue.ops:
         epilogue = epilogue.transposed() if swapped else epilogue
         block_a, block_b = epilogue.blocks
-        problem = replace(problem, epilogue=",".join(epilogue.ops), block_a=block_a, block_b=block_b)
-        for name, v in epilogue.arrays:
-            if name in ELEMENTWISE_OPERANDS and v.strides != vc.strides:
-                raise ShapeError(f"{name} has strides {v.strides}; they must be those of out, {vc.strides}")
-            if name in (*ELEMENTWISE_OPERANDS, "sums"):  # the epilogue accesses it with the vector width of C
-                problem = replace(problem, aligned_c=min(problem.aligned_c, alignment_of(v.address)))
+        aligned_c = min(problem.aligned_c, alignment_like_c(epilogue.arrays))
+        fused = ",".join(epilogue.ops)
+        problem = replace(problem, epilogue=fused, block_a=block_a, block_b=block_b, aligned_c=aligned_c)
+        epilogue.check_strides(vc)
     if 0 in vc.shape:
         return result if workspace is not caller_workspace.QUERY_SIZE else 0
     stream = streams.current_stream(a)

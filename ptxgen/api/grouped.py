@@ -32,7 +32,14 @@ from ptxgen.api.arrays import (
     require_same_memory,
     view,
 )
-from ptxgen.api.epilogue_args import Activation, EpilogueArgs, activation_name, columns_of_c, epilogue_arguments
+from ptxgen.api.epilogue_args import (
+    Activation,
+    EpilogueArgs,
+    activation_name,
+    alignment_like_c,
+    columns_of_c,
+    epilogue_arguments,
+)
 from ptxgen.api.gemm import check_operands, check_out, contiguous, number
 from ptxgen.api.jagged_calls import pitches, stored_along
 from ptxgen.arguments import flag, word
@@ -46,7 +53,7 @@ from ptxgen.operations.grouped.launch import GroupCall, GroupLaunch, ListLaunch,
 from ptxgen.operations.grouped.lowering import SMALL_LD
 from ptxgen.operations.grouped.problem import GroupedGemm, write_leading_dimensions
 from ptxgen.operations.grouped.reference import item_view
-from ptxgen.problem.base import ELEMENTWISE_OPERANDS, OUT_DTYPES
+from ptxgen.problem.base import ARRAYS_LIKE_C, OUT_DTYPES
 from ptxgen.problem.dtypes import dtype
 from ptxgen.problem.operation import operation_named
 from ptxgen.runtime.driver import Driver
@@ -207,9 +214,7 @@ def _item(i: int, a: Any, b: Any, out: Any, arrays: list[Any], activation: str |
             raise ShapeError(f"out has strides {vc.strides}; its rows or its columns must be contiguous")
         if gated and c_layout[0] == "T":
             raise ShapeError(f"out has strides {vc.strides}; with a gated activation its rows must be contiguous")
-        for name, v in epilogue.arrays:
-            if name in ELEMENTWISE_OPERANDS and v.strides != vc.strides:
-                raise ShapeError(f"{name} has strides {v.strides}; they must be those of out, {vc.strides}")
+        epilogue.check_strides(vc)
     swapped = c_layout is not None and c_layout[0] == "T" and not gated
     if epilogue.blocks[0]:
         (va, letter_a), (vb, letter_b) = stored_along(va, "a", 1), stored_along(vb, "b", 0)
@@ -342,10 +347,7 @@ def _problem(group: list[Item], compute: str, deterministic: bool) -> GroupedGem
         lds = [[*_pitches(x), (matrix_layout(x.c) or ("N", 0))[1]] for x in group]
         ld = write_leading_dimensions(lds)
         aligned = [min((alignment_of(v.address) for v in vs), default=16) for vs in _operands(group)]
-        for x in group:
-            # elementwise operands and sums are accessed with the vector width of C
-            elementwise = [v for name, v in x.epilogue.arrays if name in (*ELEMENTWISE_OPERANDS, "sums")]
-            aligned[2] = min([aligned[2], *(alignment_of(v.address) for v in elementwise)])
+        aligned[2] = min(aligned[2], *(alignment_like_c(x.epilogue.arrays) for x in group))
     return GroupedGemm(
         items,
         first.layout,
@@ -428,7 +430,7 @@ def _compute_on_host(group: list[Item], problem: GroupedGemm, alpha: Any, beta: 
 def _epilogue_values(name: str, v: View, x: Item) -> Any:
     """An operand of the epilogue of the kernel's problem, as a contiguous array."""
     array = as_numpy(v)
-    return np.ascontiguousarray(array.T if x.swapped and name in (*ELEMENTWISE_OPERANDS, "sums") else array)
+    return np.ascontiguousarray(array.T if x.swapped and name in ARRAYS_LIKE_C else array)
 
 
 def _stored(x: Item, operand: int, v: View) -> Any:

@@ -19,7 +19,7 @@ from ptxgen.api.arrays import (
     view,
 )
 from ptxgen.api.block_scales import BlockScale, block_scales, item_block_scales, scales_in_f32
-from ptxgen.api.epilogue_args import Activation, activation_name, columns_of_c
+from ptxgen.api.epilogue_args import Activation, activation_name, alignment_like_c, columns_of_c
 from ptxgen.api.gemm import check_same_dtype, number
 from ptxgen.api.jagged_calls import (
     check_offset_values,
@@ -39,7 +39,7 @@ from ptxgen.errors import DtypeError, InputError, ShapeError
 from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.operations.gemm.strided_arrays import C
 from ptxgen.operations.grouped.problem import GroupedGemm, write_leading_dimensions
-from ptxgen.problem.base import ELEMENTWISE_OPERANDS, OUT_DTYPES
+from ptxgen.problem.base import OUT_DTYPES
 from ptxgen.problem.block_scales import DEPTH
 from ptxgen.problem.dtypes import dtype
 
@@ -295,7 +295,6 @@ def _problem(
     shapes = tuple((s, n, k) if axis == "m" else (m, n, s) for s in sizes)
     packed = (m if layout_a == "T" else k, k if layout_b == "T" else n, c.shape[-1])
     lds = [ld or max(row, 1) for ld, row in zip((lda, ldb, ldc), packed, strict=True)]
-    aligned_c = [alignment_of(v.address) for name, v in epilogue[1].items() if name in (*ELEMENTWISE_OPERANDS, "sums")]
     return GroupedGemm(
         shapes,
         layout_a + layout_b,
@@ -304,7 +303,7 @@ def _problem(
         write_leading_dimensions([lds]) if not a.host else "",
         alignment_of(a.address) if not a.host else 16,
         alignment_of(b.address) if not a.host else 16,
-        min([alignment_of(c.address), *aligned_c]) if not a.host else 16,
+        min(alignment_of(c.address), alignment_like_c(epilogue[1].items())) if not a.host else 16,
         deterministic,
         c.dtype.name,
         epilogue[0],

@@ -17,12 +17,12 @@ from ptxgen.api.arrays import (
     require_same_memory,
     view,
 )
-from ptxgen.api.epilogue_args import activation_name, columns_of_c, epilogue_arguments
+from ptxgen.api.epilogue_args import activation_name, alignment_like_c, columns_of_c, epilogue_arguments
 from ptxgen.api.quantized_weight import QuantizedWeight
 from ptxgen.arguments import flag, word
 from ptxgen.errors import DtypeError, InputError, ShapeError
 from ptxgen.operations.quantized.problem import ACTIVATIONS, FAST, QuantizedGemm
-from ptxgen.problem.base import ELEMENTWISE_OPERANDS, OUT_DTYPES
+from ptxgen.problem.base import OUT_DTYPES
 from ptxgen.problem.dtypes import dtype
 
 
@@ -99,12 +99,7 @@ def multiply(
     read = va if _row_major(va) else view(a.contiguous() if hasattr(a, "contiguous") else a.copy(), "a")
     if not _row_major(vc):
         raise ShapeError(f"out has strides {vc.strides}; with quantized weights its rows must be contiguous")
-    aligned_c = alignment_of(vc.address)
-    for name, v in epilogue.arrays:
-        if name in ELEMENTWISE_OPERANDS:  # the epilogue loads it with the vector width of the stores to C
-            aligned_c = min(aligned_c, alignment_of(v.address))
-            if v.strides != vc.strides:
-                raise ShapeError(f"{name} has strides {v.strides}; they must be those of out, {vc.strides}")
+    epilogue.check_strides(vc)
     problem = QuantizedGemm(
         shape[0],
         n,
@@ -114,7 +109,7 @@ def multiply(
         ldc=vc.strides[0],
         aligned_a=alignment_of(read.address),
         aligned_b=alignment_of(views["packed"].address),
-        aligned_c=aligned_c,
+        aligned_c=min(alignment_of(vc.address), alignment_like_c(epilogue.arrays)),
         **options,
     )
     stream = streams.current_stream(a)

@@ -8,7 +8,7 @@ import numpy as np
 
 from ptxgen.api import call_lock, drivers, new_arrays, on_host, streams
 from ptxgen.api.arrays import View, alignment_of, as_numpy, emptied, matrix_layout, require_disjoint, view
-from ptxgen.api.epilogue_args import Activation, activation_name, columns_of_c
+from ptxgen.api.epilogue_args import Activation, activation_name, alignment_like_c, columns_of_c
 from ptxgen.api.gemm import number
 from ptxgen.api.jagged_calls import (
     check_offset_values,
@@ -24,7 +24,7 @@ from ptxgen.arguments import flag, word
 from ptxgen.errors import InputError, ShapeError
 from ptxgen.operations.grouped.problem import write_leading_dimensions
 from ptxgen.operations.quantized_jagged.problem import QuantizedJagged
-from ptxgen.problem.base import ELEMENTWISE_OPERANDS, OUT_DTYPES
+from ptxgen.problem.base import OUT_DTYPES
 from ptxgen.problem.dtypes import dtype
 
 
@@ -102,7 +102,6 @@ def _problem(
     """The problem of a call. Its item sizes are typical of experts, because the true sizes are on the device. For host
     arrays, the problem describes contiguous copies."""
     (items, n, _), (rows, k), packed = w.shape, x.shape, w.views["packed"]
-    aligned_c = [alignment_of(v.address) for name, v in epilogue[1].items() if name in ELEMENTWISE_OPERANDS]
     common: dict[str, Any] = (
         {}
         if x.host
@@ -110,7 +109,7 @@ def _problem(
             "ld": write_leading_dimensions([[v.strides[-2] if k or v is c else 0 for v in (x, packed, c)]]),
             "aligned_a": alignment_of(x.address),
             "aligned_b": alignment_of(packed.address),
-            "aligned_c": min([alignment_of(c.address), *aligned_c]),
+            "aligned_c": min(alignment_of(c.address), alignment_like_c(epilogue[1].items())),
         }
     )
     return QuantizedJagged(

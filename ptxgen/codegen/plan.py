@@ -34,7 +34,7 @@ from ptxgen.codegen.preparation import Preparation
 from ptxgen.codegen.registers import Tile
 from ptxgen.codegen.source import Launch
 from ptxgen.lowering.kernel_problem import KernelProblem
-from ptxgen.problem.base import ELEMENTWISE_OPERANDS
+from ptxgen.problem.base import ARRAYS_LIKE_C, ELEMENTWISE_OPERANDS
 from ptxgen.problem.device import DEVICES, Device
 
 
@@ -141,7 +141,7 @@ class Plan:
         lines = [f"{p.STEPS} of A, B, C in multiples of {', '.join(str(n) for _, n, _ in needed)} bytes"]
         rows = [name for name, n, one in needed if n > one and name in self.whole_rows and p.ROWS]
         lines[0] += f", and {p.ROWS} of {', '.join(rows)} likewise" if rows else ""
-        like_c = (*ELEMENTWISE_OPERANDS, *(["sums"] if "store_gated" not in self.problem.needs else []))
+        like_c = ELEMENTWISE_OPERANDS if "store_gated" in self.problem.needs else ARRAYS_LIKE_C
         if more := [name for name in p.arrays if name in like_c]:
             lines.append(f"{' and '.join(more)} with the strides and the alignment of C")
         if "bounds" in c.names and not c.bounds:

@@ -36,6 +36,8 @@ OUT_DTYPES = {d.name: d.outputs for d in DTYPES.values() if d.outputs}
 
 #: the epilogue operands that have the shape, strides, alignment and type of C
 ELEMENTWISE_OPERANDS = ("residual", "aux")
+#: the arrays of an epilogue that kernels access with the vector width of C: these operands, and the stored sums
+ARRAYS_LIKE_C = (*ELEMENTWISE_OPERANDS, "sums")
 #: type of a dataclass field -> the function that checks the values of such a field
 CHECKS: dict[str, Callable[[str, Any], Any]] = {"str": word, "bool": flag}
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ptxgen.codegen.parts.parameters import Parameters
 from ptxgen.codegen.parts.part import Part
-from ptxgen.problem.base import ELEMENTWISE_OPERANDS
+from ptxgen.problem.base import ARRAYS_LIKE_C
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Batch(Part):
     def bases(self) -> dict[str, str]:
         """C, or an array of its shape that fused operations have located -> the register with its address for the
         block's batch item."""
-        return {"C": self.c_base, **dict.fromkeys((*ELEMENTWISE_OPERANDS, "sums"), "%operand_ptr")}
+        return {"C": self.c_base, **dict.fromkeys(ARRAYS_LIKE_C, "%operand_ptr")}
 
     @property
     def parameters(self) -> list[Parameters]:
