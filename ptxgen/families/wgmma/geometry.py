@@ -42,9 +42,9 @@ LOOP_REGISTERS = 38  #: registers per thread of the main loop besides the accumu
 PHASE_REGISTERS = 6  #: further registers if tiles are of phases: the address of C, and the pixels along each axis
 #: registers per thread that realigns operands: the most words in flight, and addresses
 REALIGN_WORDS, REALIGN_REGISTERS = 32, 24
-#: registers per thread for scales that lanes exchange; further ones if promotion has two buffers, in kernels of groups
-#: and in others, and in kernels of groups with one buffer: ptxas spills some kernels with fewer
-EXCHANGE_REGISTERS, BUFFERED_OF_GROUPS, BUFFERED, ONE_BUFFER_OF_GROUPS = 16, 25, 16, 6
+#: registers per thread for scales that lanes exchange, if promotion has one buffer and if it has two, in kernels of
+#: groups and in others: ptxas spills some kernels with fewer
+EXCHANGE_OF_GROUPS, EXCHANGE = (22, 41), (16, 32)
 SPARE_REGISTERS = 4  #: registers of LOOP_REGISTERS that loops with scales do not use, unless lanes exchange the scales
 #: quantized weights: registers of a scale or zero point and its address; registers of LOOP_REGISTERS that loops with
 #: weights do not use
@@ -547,8 +547,8 @@ def _scale_regs(p: KernelProblem, c: Any, mi: Any, y_tile: Any) -> Any:
     x_rows, y_rows = where(c.transposed_mma == 1, b, a), where(c.transposed_mma == 1, a, b)
     x_scales = where(x_rows == 1, 2 * mi, mi * ROWS // np.gcd(mi * ROWS, x_rows))
     y_scales = where(y_rows == 1, ceil_div(y_tile, WARP), y_tile // np.gcd(y_tile, y_rows))
-    buffered, one = (BUFFERED_OF_GROUPS, ONE_BUFFER_OF_GROUPS) if grouped(p) else (BUFFERED, 0)
-    exchanged = EXCHANGE_REGISTERS + where(c.promotion_buffers > 1, buffered, one)
+    one, two = EXCHANGE_OF_GROUPS if grouped(p) else EXCHANGE
+    exchanged = where(c.promotion_buffers > 1, two, one)
     return 2 * (x_scales + y_scales) + where(y_rows == 1, exchanged, -SPARE_REGISTERS)
 
 
