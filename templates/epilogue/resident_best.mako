@@ -2,6 +2,7 @@
 ## if a lane has a value that precedes the last of the best ones.
 <%namespace name="values" file="/epilogue/result_values.mako"/>
 <%namespace name="ptx" file="/ptx/banner.mako"/>
+<%namespace name="rows" file="/ptx/any_row.mako"/>
 <%def name="declare()">
     .reg .b32 %lane, %lane_columns, %last_place;
     ${plan.taken.bound.declaration}
@@ -37,11 +38,7 @@ ${values.compute(row.sums, "", (row.index, 0), ("%own_column", 0), row.values.ta
     ${plan.taken.best_operation} ${best}, ${best}, ${value};
 % endfor
     }
-% if row.row:
-    setp.${plan.taken.precedes}.or.f32 %p, ${best}, ${bound}, %p;
-% else:
-    setp.${plan.taken.precedes}.f32 %p, ${best}, ${bound};
-% endif
+${rows.any_row(row.row, plan.taken.precedes, "f32", best, bound)}\
 </%def>
 
 <%def name="take(group)">

@@ -9,14 +9,14 @@
 <%def name="finish()">${best.finish()}</%def>
 
 <%def name="take_row(group, row)">
-    ${row.bounds.joins}
+${bounds.reaches_any(row)}\
 </%def>
 
 <%def name="take(group)">
     vote.sync.any.pred %p, %p, 0xffffffff;
     @!%p bra.uni ${group.prefix}KEPT;
 % for row in group.rows:
-    ${row.bounds.reaches}
+${bounds.reaches(row)}\
     vote.sync.any.pred %p, %p, 0xffffffff;
     @!%p bra.uni ${group.prefix}KEPT${row.row};
 ${row_sums.compute(group, row, group.reloads)}\

@@ -8,13 +8,13 @@
 <%def name="finish()">${states.finish()}</%def>
 
 <%def name="take_row(group, row)">
-    ${row.bounds.joins}
+${bounds.reaches_any(row)}\
 </%def>
 
 <%def name="take(group)">
     @!%p bra ${group.prefix}KEPT;
 % for row in group.rows:
-    ${row.bounds.reaches}
+${bounds.reaches(row)}\
     @!%p bra ${group.prefix}KEPT${row.row};
 ${row_sums.compute(group, row)}\
 ${states.join(group, row)}\

@@ -3,6 +3,7 @@
 <%namespace name="values" file="/epilogue/result_values.mako"/>
 <%namespace name="row_reduce" file="/epilogue/row_reduce.mako"/>
 <%namespace name="ptx" file="/ptx/banner.mako"/>
+<%namespace name="rows" file="/ptx/any_row.mako"/>
 <%def name="declare()">
     .reg .b64 %workspace, %states;
     .reg .b32 %half<2>;
@@ -36,7 +37,7 @@ ${values.compute(row.sums, "", (row.index, 0), ("%column", 0), row.values)}\
   % for line in plan.states.best_lines(f"%best{row.row}", row.values.of(0)):
     ${line}
   % endfor
-    ${plan.states.replacements[row.row]}
+${rows.any_row(row.row, plan.states.replaces, plan.states.reduction.type, plan.states.bound[row.row], f"%best{row.row}")}\
 % endif
 </%def>
 
@@ -47,7 +48,7 @@ ${values.compute(row.sums, "", (row.index, 0), ("%column", 0), row.values)}\
 % endif
 % for row in group.rows:
   % if plan.states.compares_first:
-    ${plan.states.keeps} %p, ${plan.states.bound[row.row]}, %best${row.row};
+    setp.${plan.states.keeps}.${plan.states.reduction.type} %p, ${plan.states.bound[row.row]}, %best${row.row};
     @%p bra ${group.prefix}KEPT${row.row};
   % endif
 ${join(group, row)}\

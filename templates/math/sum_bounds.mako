@@ -1,4 +1,5 @@
 ## Bounds of sums of squares of differences; families/resident_rows/sum_bounds.py defines the numbers.
+<%namespace name="rows" file="/ptx/any_row.mako"/>
 <%def name="declare()">
 <% own = plan.mainloop.bounds %>\
     .reg .f32 %norm, %greatest_sum;
@@ -11,9 +12,7 @@
 <%def name="begin()">
     // the limits of the rows
 % for row in plan.group.rows:
-  % for line in row.bounds.norm:
-    ${line}
-  % endfor
+${norm(row.bounds.elements)}\
     fma.rn.f32 ${row.bounds.half}, %norm, ${plan.mainloop.bounds.row_share}, ${plan.mainloop.bounds.less};
 ${known(row.bounds.half)}\
   % if plan.mainloop.bounds.follows_best:
@@ -24,6 +23,14 @@ ${known(row.bounds.half)}\
     % endfor
 ${limit(row, "%greatest_sum")}\
   % endif
+% endfor
+</%def>
+
+## %norm: the squared norm of a vector
+<%def name="norm(elements)">
+    mul.rn.f32 %norm, ${elements[0]}, ${elements[0]};
+% for element in elements[1:]:
+    fma.rn.f32 %norm, ${element}, ${element}, %norm;
 % endfor
 </%def>
 
@@ -54,9 +61,7 @@ ${limit(row, "%greatest_sum")}\
   % for element, offset in own.column_elements:
     ld.shared.f32 ${element}, [%norm_addr+${offset}];
   % endfor
-  % for line in own.column_norm:
-    ${line}
-  % endfor
+${norm(own.column.all)}\
     mul.rn.f32 %column_norm, %norm, ${own.column_share};
 ${known("%column_norm")}\
     @%holds st.shared.f32 [%norm_addr+${own.norm_offset}], %column_norm;
@@ -68,7 +73,20 @@ ${known("%column_norm")}\
 
 ## The greatest bound of a row.
 <%def name="compute(group, row)">
-% for line in row.bounds.lines:
+% for bound, element, column, addend in row.bounds.products:
+    fma.rn.f32 ${bound}, ${element}, ${column}, ${addend};
+% endfor
+% for line in row.bounds.greatest:
     ${line}
 % endfor
+</%def>
+
+## %p: a pair of the row may change results.
+<%def name="reaches(row)">
+    setp.geu.f32 %p, ${row.bounds.best}, ${row.bounds.limit};
+</%def>
+
+## %p: a pair of this row, or of an earlier one, may change results.
+<%def name="reaches_any(row)">
+${rows.any_row(row.row, "geu", "f32", row.bounds.best, row.bounds.limit)}\
 </%def>

@@ -121,18 +121,17 @@ class ResidentStates(RowStates):
 
     @property
     def keeps(self) -> str:
-        """The comparison operator under which the best value stays."""
-        return f"setp.{'le' if self.reduction.op == 'argmin' else 'ge'}.{self.reduction.type}"
+        """The comparison of the best value with that of the columns under which the best value stays."""
+        return "le" if self.reduction.op == "argmin" else "ge"
+
+    @property
+    def replaces(self) -> str:
+        """The comparison under which the columns may replace the best value: also if a value is NaN."""
+        return "gtu" if self.reduction.op == "argmin" else "ltu"
 
     @property
     def slot(self) -> str:
         return "epilogue/resident_bounded_states.mako" if self.bounded else "epilogue/resident_states.mako"
-
-    def replaces(self, r: int, best: str) -> str:
-        """The instruction that sets %p if the best of the columns, ``best``, may replace the best value of row ``r``,
-        or if %p is already set by an earlier row."""
-        above, joined = ("gtu" if self.reduction.op == "argmin" else "ltu"), ("", "") if r == 0 else (".or", ", %p")
-        return f"setp.{above}{joined[0]}.{self.reduction.type} %p, {self.bound[r]}, {best}{joined[1]};"
 
     def best_lines(self, into: str, values: Sequence[str]) -> list[str]:
         """The instructions that compute the best of several values; NaN if one of them is NaN."""
@@ -164,11 +163,6 @@ class ResidentStates(RowStates):
             self._best("%best", values, best)
         self._add_all(0, values, "%first", added)
         return [*best.declarations, *added.declarations]
-
-    @property
-    def replacements(self) -> list[str]:
-        """The instructions ``replaces`` for all rows."""
-        return [self.replaces(r, f"%best{r}") for r in range(self.rows)]
 
 
 @dataclass(frozen=True)

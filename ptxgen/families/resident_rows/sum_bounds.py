@@ -195,11 +195,6 @@ class SumBounds(Part):
         """The offset of the columns' norms in shared memory."""
         return 4 * self.k * self.columns
 
-    @property
-    def column_norm(self) -> list[str]:
-        """The instructions that compute the norm of a column."""
-        return norm(self.column.all)
-
     def greatest(self, into: str, values: Sequence[str], used: Temporaries) -> list[str]:
         """The instructions that compute the greatest of several values; NaN if one of them is NaN."""
         each = [variable(f"value{n}", TYPE) for n in range(len(values))]
@@ -253,11 +248,6 @@ class RowBounds:
         return self.bounds.half[self.row]
 
     @property
-    def norm(self) -> list[str]:
-        """The instructions that compute the norm of the row."""
-        return norm(self.elements)
-
-    @property
     def greatest_sum(self) -> list[str]:
         """The instructions that compute the sum above which a pair does not change results."""
         used = Temporaries("l")
@@ -265,30 +255,18 @@ class RowBounds:
         return statements([self.bounds.bound], self.known, into, sm=self.bounds.sm, temporaries=used).lines
 
     @property
-    def lines(self) -> list[str]:
-        """The instructions that compute the bounds and the greatest bound."""
-        steps = [
-            f"fma.rn.f32 {x}, {element}, {column[q]}, {x if k else self.bounds.columns_half[q]};"
+    def products(self) -> list[tuple[str, str, str, str]]:
+        """For each fused multiply-add of the bounds, the registers of the bound, of both factors and of the addend."""
+        return [
+            (x, element, column[q], x if k else self.bounds.columns_half[q])
             for k, (element, column) in enumerate(zip(self.elements, self.columns, strict=True))
             for q, x in enumerate(self.sums)
         ]
-        return steps + self.bounds.greatest(self.best, self.sums, Temporaries("g"))
 
     @property
-    def reaches(self) -> str:
-        """The instruction that sets %p if a pair may change results."""
-        return f"setp.geu.f32 %p, {self.best}, {self.limit};"
-
-    @property
-    def joins(self) -> str:
-        """The instruction ``reaches`` for rows after the first; %p stays true if an earlier row set it."""
-        return f"setp.geu.or.f32 %p, {self.best}, {self.limit}, %p;" if self.row else self.reaches
-
-
-def norm(elements: Sequence[str]) -> list[str]:
-    """The instructions that compute the squared norm of a vector."""
-    first, *others = elements
-    return [f"mul.rn.f32 %norm, {first}, {first};", *(f"fma.rn.f32 %norm, {x}, {x}, %norm;" for x in others)]
+    def greatest(self) -> list[str]:
+        """The instructions that compute the greatest bound."""
+        return self.bounds.greatest(self.best, self.sums, Temporaries("g"))
 
 
 def _number(x: float) -> str:
