@@ -1304,7 +1304,7 @@ def test_refinements_of_skinny_reach_every_axis():
     lines = kernel(4, 512, 4096, "NT", "f16")
     one = Config(family="skinny", ms=4, ns=4, ml=4, nl=32, lanes_long=4, kl=2, u=256, vec_a=8, vec_b=8, long_n=1)
     reached |= changed(lines, one)
-    assert reached >= set(skinny.AXES) - {"ms", "ml"}
+    assert reached >= set(skinny.SkinnySpace.axes) - {"ms", "ml"}
     tensor_cores = next(x for x in configs(space.refinements(lines, H200, one)) if x.mma_m16)
     assert any(not x.mma_m16 for x in configs(space.refinements(lines, H200, tensor_cores)))
 

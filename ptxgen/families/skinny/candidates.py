@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import product
-from typing import Any
 
 import numpy as np
 
 from ptxgen.codegen.config.axes import searched
-from ptxgen.codegen.config.config import SPLIT_MEMSET, Columns, Config
-from ptxgen.codegen.geometry import Geometry, accumulator_bytes
-from ptxgen.codegen.split_k import slices_of_k
-from ptxgen.families.common.candidates import NEUTRAL, Grid, Ints, splitk_pairs
-from ptxgen.families.common.geometry import WARP, ceil_div
+from ptxgen.codegen.config.config import Config
+from ptxgen.families.common.candidates import NEUTRAL, Grid, Ints
+from ptxgen.families.common.geometry import WARP
+from ptxgen.families.common.lane_candidates import LaneSpace, resident_blocks
 from ptxgen.families.common.matrix_instructions import COLUMNS, by_words
-from ptxgen.families.common.multistage_candidates import MultistageSpace
 from ptxgen.families.skinny import axes
 from ptxgen.families.skinny.geometry import QUAD, SHORT, geometry, is_kmajor, widest
 from ptxgen.lowering.kernel_problem import KernelProblem
@@ -31,11 +28,7 @@ LEAST = 4  #: least bytes of a load that is narrower than the alignment allows
 SUMS = 64  #: most accumulators per thread
 THREADS = (64, 1024)  #: least and most threads per block
 
-SHAPE = ("ms", "ns", "ml", "nl", "lanes_long", "kl", "u", "long_n", "mma_m16")  #: the axes that are set together
 POWERS = tuple(1 << n for n in range(15))
-#: axis -> the values that are tried, besides the tables above
-AXES = searched(axes.AXES)
-CLASS_AXES = {"fragment_prefetch": (1,)}
 
 
 def short_tile(extent: int) -> int:
@@ -43,19 +36,11 @@ def short_tile(extent: int) -> int:
     return 1 << max(extent - 1, 0).bit_length()
 
 
-def resident_blocks(g: Geometry, d: Device) -> Any:
-    """The number of blocks whose registers fit on a multiprocessor. Each of its four partitions has a quarter of the
-    registers."""
-    warps = 4 * (d.registers_sm // 4 // (ceil_div(g.registers, 8) * 8 * WARP))
-    fitting = np.minimum(warps * WARP // g.threads, d.blocks_per_sm(g.threads, 32, g.shared))
-    return np.maximum(fitting, 1)
-
-
-class SkinnySpace(MultistageSpace):
+class SkinnySpace(LaneSpace):
     name = "skinny"
-    axes, class_axes = AXES, CLASS_AXES
+    axes = searched(axes.AXES)
     derived = ("epilogue_smem", "vec_c", "lanes_long")
-    tile = ("ml", "nl", "u")
+    shape = ("ms", "ns", "ml", "nl", "lanes_long", "kl", "u", "long_n", "mma_m16")
     fixed = ("skinny_extent", "skinny_dtype")
     tile_rules = ("axis", "range", "threads", "skinny_tile", "skinny_warps")
 
@@ -99,8 +84,8 @@ class SkinnySpace(MultistageSpace):
             return [(v, min(widest(p, y), short), 1) for v in narrower]
         return [(v, w, w) for v in narrower for w in (1, 4, 8) if w <= widest(p, y)]
 
-    def _shapes(self, p: KernelProblem) -> Ints:
-        """Tiles of blocks and threads: one per row, with the columns SHAPE."""
+    def table(self, p: KernelProblem) -> Ints:
+        """Tiles of blocks and threads: one per row, with the columns ``shape``."""
         out = []
         for long_n, short in self._sides(p):
             # powers of two: of equal products of steps and depths the first is kept
@@ -130,17 +115,7 @@ class SkinnySpace(MultistageSpace):
                     long, short = (count, count * (WARP // QUAD) * along), (2, COLUMNS)
                     (ms, ml), (ns, nl) = (short, long) if long_n else (long, short)
                     rows.append((ms, ns, ml, nl, WARP // QUAD, kl, QUAD * kl * steps * depth, long_n, 1))
-        return np.array(rows, np.int64).reshape(-1, len(SHAPE))
-
-    def tiles(self, p: KernelProblem) -> Columns:
-        columns = dict(zip(SHAPE, self._shapes(p).T, strict=True))
-        values = {n: np.unique(columns[n]) for n in self.tile}
-        return Columns.product(values).replace(family=self.code)
-
-    def shapes(self, p: KernelProblem) -> Columns:
-        rows = self._shapes(p)
-        columns = {n: np.ascontiguousarray(column) for n, column in zip(SHAPE, rows.T, strict=True)}
-        return Columns(columns, len(rows)).replace(family=self.code, raster_group=8)
+        return np.array(rows, np.int64).reshape(-1, len(self.shape))
 
     def copy_modes(self, p: KernelProblem, every: bool = False) -> list[dict[str, int]]:
         """The copy modes with the widest accesses; for a K-major short operand also narrower ones that set the depth of
@@ -150,9 +125,6 @@ class SkinnySpace(MultistageSpace):
             x, y = self._pair(p, long_n)
             out += [{f"vec_{x}": v, f"vec_{y}": w} for v, w, _ in self._depths(p, long_n)]
         return [dict(pairs) for pairs in dict.fromkeys(tuple(sorted(mode.items())) for mode in out)]
-
-    def variants(self, p: KernelProblem, d: Device) -> list[list[dict[str, int]]]:
-        return [self.copy_modes(p), [{"fragment_prefetch": n} for n in (0, 1)]]
 
     def finalize(self, p: KernelProblem, d: Device, c: Grid) -> Grid:
         """Sets ``min_ctas_per_sm`` to the blocks per multiprocessor that registers allow, for the most loads in
@@ -165,18 +137,8 @@ class SkinnySpace(MultistageSpace):
         c = c.replace(vec_c=np.minimum(np.minimum(p.vectors[2], c.nl), 16 // g.sum_bytes), raster_group=8)
         return c.replace(min_ctas_per_sm=resident_blocks(g, d))
 
-    def variables(self, p: KernelProblem) -> dict[tuple[str, ...], list[tuple[int, ...]]]:
-        """The groups of axes for the sampler: tiles with threads along K and their depth; access widths; ``kg`` with
-        ``splitk``."""
-        shapes = [tuple(row) for row in self._shapes(p).tolist()]
-        known = {*SHAPE, "kg", "splitk", "vec_a", "vec_b"}
-        plain = {n: v for n, v in super().variables(p).items() if n[0] not in known}
-        modes: list[tuple[int, ...]] = [(mode["vec_a"], mode["vec_b"]) for mode in self.copy_modes(p)]
-        return {SHAPE: shapes, ("vec_a", "vec_b"): modes, ("kg", "splitk"): splitk_pairs(self.axes), **plain}
-
-    def canonical(self, p: KernelProblem, c: Columns) -> Columns:
-        kg, widest_c = np.minimum(slices_of_k(p, c)[1], c.kg), 16 // accumulator_bytes(p)
-        return c.replace(kg=kg, splitk=np.where(kg > 1, c.splitk, SPLIT_MEMSET), vec_c=np.minimum(c.vec_c, widest_c))
+    def access_widths(self, p: KernelProblem) -> dict[tuple[str, ...], list[tuple[int, ...]]]:
+        return {("vec_a", "vec_b"): [(mode["vec_a"], mode["vec_b"]) for mode in self.copy_modes(p)]}
 
     def changes(self, p: KernelProblem, d: Device, config: Config) -> Iterator[dict[str, int]]:
         yield from super().changes(p, d, config)
@@ -218,11 +180,3 @@ class SkinnySpace(MultistageSpace):
             "lanes_long": lanes,
             "u": QUAD * config.kl * int(g.uk),
         }
-
-    def with_dependent_axes(self, p: KernelProblem, config: Config, changes: dict[str, int]) -> list[Config]:
-        """Returns configurations with the given ``min_ctas_per_sm`` and with lower values, which allow more registers
-        per thread."""
-        [plain] = super().with_dependent_axes(p, config, changes)
-        if "min_ctas_per_sm" in changes or plain.lanes_long < 1 or plain.kl < 1:
-            return [plain]
-        return [plain, *(plain.replace(min_ctas_per_sm=n) for n in (1, 2, 4, 8) if n < plain.min_ctas_per_sm)]
