@@ -196,6 +196,20 @@ READS_ELEMENTS = STORES_PRODUCTS | {"strided", "offset_table", "offset_table_out
 LOOPS_OVER_ITEMS = frozenset(
     ("descriptor_table", "descriptor_table_output", "item_rows", "item_rows_output", "item_columns", "split_items")
 )
+#: capabilities of families that fuse all epilogues and sinks of tiles of products
+FUSES_EPILOGUES = frozenset(
+    (
+        "store_gated",
+        "store_sums",
+        "sum_columns",
+        "sum_a",
+        "store_value",
+        "select_values",
+        "mirrored",
+        "row_reduce",
+        "aggregate",
+    )
+)
 
 #: families by name, in the order of registration
 FAMILIES: dict[str, Family] = {}

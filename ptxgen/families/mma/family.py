@@ -10,7 +10,15 @@ from ptxgen.families.common.tile_family import TileFamily, complex_products, thr
 from ptxgen.families.mma import axes, rules
 from ptxgen.families.mma.candidates import MmaSpace
 from ptxgen.families.mma.geometry import counts, geometry
-from ptxgen.families.registry import LOOPS_OVER_ITEMS, READS_ELEMENTS, Probe, class_in, function_in, module
+from ptxgen.families.registry import (
+    FUSES_EPILOGUES,
+    LOOPS_OVER_ITEMS,
+    READS_ELEMENTS,
+    Probe,
+    class_in,
+    function_in,
+    module,
+)
 from ptxgen.lowering.strided import matrix_product
 
 
@@ -38,23 +46,8 @@ FAMILY = TileFamily(
     plan=class_in("ptxgen.families.mma.plan", "MmaPlan"),
     provides=READS_ELEMENTS
     | LOOPS_OVER_ITEMS
-    | {
-        "block_scaled",
-        "common_bits",
-        "complex_plus_times",
-        "different_bits",
-        "truth_words",
-        "store_gated",
-        "store_sums",
-        "sum_columns",
-        "sum_a",
-        "store_value",
-        "select_values",
-        "mirrored",
-        "row_reduce",
-        "aggregate",
-        "scatter",
-    },
+    | FUSES_EPILOGUES
+    | {"block_scaled", "common_bits", "complex_plus_times", "different_bits", "truth_words", "scatter"},
     grouped_model=module("ptxgen.families.common.perf_grouped"),
     training_class=partial(complex_products, "mma"),
     probes=_probes,

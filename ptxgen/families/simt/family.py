@@ -11,7 +11,7 @@ from ptxgen.families.common.fma import axes, rules
 from ptxgen.families.common.fma.candidates import FmaSpace
 from ptxgen.families.common.fma.geometry import counts, geometry
 from ptxgen.families.common.tile_family import TileFamily, complex_products
-from ptxgen.families.registry import LOOPS_OVER_ITEMS, READS_ELEMENTS, Probe, function_in, module
+from ptxgen.families.registry import FUSES_EPILOGUES, LOOPS_OVER_ITEMS, READS_ELEMENTS, Probe, function_in, module
 from ptxgen.lowering.kernel_problem import KernelProblem
 from ptxgen.lowering.strided import matrix_product
 from ptxgen.problem.device import Device
@@ -51,21 +51,8 @@ FAMILY = TileFamily(
     mixed_tiles=_mixed_tiles,
     provides=READS_ELEMENTS
     | LOOPS_OVER_ITEMS
-    | {
-        "complex_plus_times",
-        "packed_operands",
-        "inner_expression",
-        "store_gated",
-        "store_sums",
-        "sum_columns",
-        "sum_a",
-        "store_value",
-        "select_values",
-        "mirrored",
-        "row_reduce",
-        "aggregate",
-        "scatter",
-    },
+    | FUSES_EPILOGUES
+    | {"complex_plus_times", "packed_operands", "inner_expression", "scatter"},
     grouped_model=module("ptxgen.families.common.perf_grouped"),
     calibrated=function_in("ptxgen.families.common.perf_grouped", "calibrated"),
     training_class=partial(complex_products, "simt"),

@@ -8,7 +8,7 @@ import numpy as np
 
 from ptxgen.codegen.config.config import SPLIT_DISTRIBUTED, parse_config
 from ptxgen.families.common.tile_family import TileFamily
-from ptxgen.families.registry import STORES_PRODUCTS, Probe, class_in, module
+from ptxgen.families.registry import FUSES_EPILOGUES, STORES_PRODUCTS, Probe, class_in, module
 from ptxgen.families.wgmma import axes, cost, reach, rules
 from ptxgen.families.wgmma.candidates import WgmmaSpace
 from ptxgen.families.wgmma.geometry import WgmmaGeometry, counts, geometry
@@ -61,6 +61,7 @@ FAMILY = TileFamily(
     plan=class_in("ptxgen.families.wgmma.plan", "WgmmaPlan"),
     splitk=SPLIT_DISTRIBUTED,
     provides=STORES_PRODUCTS
+    | FUSES_EPILOGUES
     | {
         "strided",
         "block_scaled",
@@ -73,15 +74,6 @@ FAMILY = TileFamily(
         "descriptor_table",
         "descriptor_table_output",
         "packed_items",
-        "store_gated",
-        "store_sums",
-        "sum_columns",
-        "sum_a",
-        "store_value",
-        "select_values",
-        "mirrored",
-        "row_reduce",
-        "aggregate",
     },
     native=reach.native,
     probes=_probes,
