@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ptxgen.operations.quantized.lowering import lower_quantized_gemm
-from ptxgen.operations.quantized.problem import QuantizedGemm
+from ptxgen.operations.quantized.problem import QuantizedGemm, WeightFields
 from ptxgen.operations.quantized.reference import product
 from ptxgen.operations.quantized.suites import SUITES, TITLES, cells
 from ptxgen.problem.operation import Baseline, Ceiling, MeasuredCeiling, Operation
@@ -45,17 +45,20 @@ def _torch() -> Callable[..., Any]:
     return TorchDequantized
 
 
-def _least_us(p: QuantizedGemm, d: Device) -> float:
-    """The microseconds in which the weights are read at the bandwidth of the data sheet."""
+def _least_us(p: WeightFields, d: Device) -> float:
+    """The microseconds in which the weights, those of items with rows, are read at the bandwidth of the data sheet."""
     return p.weight_bytes / (d.bandwidth * 1e3)
 
 
-def _measured(driver: Driver, p: QuantizedGemm) -> MeasuredCeiling | None:
+def _measured(driver: Driver, p: WeightFields) -> MeasuredCeiling | None:
     from ptxgen.runtime.driver import Timing
     from ptxgen.tuning.measure import copy_bandwidth
 
     return copy_bandwidth.measured(driver, p.weight_bytes, Timing())
 
+
+#: the time in which the weights are read
+CEILING = Ceiling(_least_us, _measured, lambda p: p.weight_bytes)
 
 QUANTIZED_GEMM = Operation(
     QuantizedGemm,
@@ -70,5 +73,5 @@ QUANTIZED_GEMM = Operation(
     cells=cells,
     suites=SUITES,
     baselines={"torch": Baseline("torch", "torch, dequantized weights", _torch)},
-    ceiling=Ceiling(_least_us, _measured, lambda p: p.weight_bytes),
+    ceiling=CEILING,
 )

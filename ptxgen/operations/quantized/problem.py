@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from ptxgen.arguments import word
 from ptxgen.errors import DtypeError, InputError, ShapeError
@@ -18,21 +18,9 @@ EXACT, FAST = PRECISIONS = ("exact", "fast")  #: the values of ``precision``
 
 
 @dataclass(frozen=True)
-class QuantizedGemm(Gemm):
-    """C[m,n] = alpha · Σ_g s[n,g] · (Σ_{k in g} A[m,k] · (B[n,k] − z[n,g])) + beta · C[m,n], where g are the scale
-    groups along K.
-
-    B has the weights: integers in N rows along K, in the format ``weights``: s8, u8, s4 or u4. A byte has two weights
-    of 4 bits, that of the even k in the low bits. s[n,g] is a scale, z[n,g] a zero point, or 0. ``group``: the number
-    of weights of a scale group: 32, 64 or 128; 0: the whole row. ``scales``: the type of the scales, f16, bf16 or f32,
-    by default that of A; they are stored as N rows with one scale for each group. ``zeros``: True if there are zero
-    points, bytes stored in the same order. ``precision``: exact, or fast: kernels may round each weight, times its
-    scale, to the type of A, as products with dequantized weights do; scales have that type. With one scale for all of a
-    row, it is exact. ``ldb``: bytes from one row of B to the next. A is f16 or bf16. ``layout`` is NT, and there is no
-    batch. The other fields are those of ``Gemm``.
-
-    ShapeError, DtypeError, InputError: an argument breaks a rule.
-    """
+class WeightFields:
+    """The fields that problems with quantized weights add to those of their other base class; ``QuantizedGemm``
+    describes them."""
 
     layout: str = field(default="NT", metadata=described("NT: weights are stored in rows along K", words=("NT",)))
     dtype: str = "f16"
@@ -51,9 +39,47 @@ class QuantizedGemm(Gemm):
         ),
     )
 
+    WRITES: ClassVar[tuple[str, ...]] = ()
+    CODE_OPTIONS: ClassVar[tuple[str, ...]] = (
+        "compute",
+        "out",
+        "epilogue",
+        "weights",
+        "group",
+        "zeros",
+        "scales",
+        "precision",
+    )
+
+    @property
+    def has_group_scales(self) -> bool:
+        return True
+
+    @property
+    def weight_bytes(self) -> int:
+        """The bytes of the weights that are read, and of their scales and zero points. Reading them takes most of the
+        time if A has few rows."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class QuantizedGemm(WeightFields, Gemm):
+    """C[m,n] = alpha · Σ_g s[n,g] · (Σ_{k in g} A[m,k] · (B[n,k] − z[n,g])) + beta · C[m,n], where g are the scale
+    groups along K.
+
+    B has the weights: integers in N rows along K, in the format ``weights``: s8, u8, s4 or u4. A byte has two weights
+    of 4 bits, that of the even k in the low bits. s[n,g] is a scale, z[n,g] a zero point, or 0. ``group``: the number
+    of weights of a scale group: 32, 64 or 128; 0: the whole row. ``scales``: the type of the scales, f16, bf16 or f32,
+    by default that of A; they are stored as N rows with one scale for each group. ``zeros``: True if there are zero
+    points, bytes stored in the same order. ``precision``: exact, or fast: kernels may round each weight, times its
+    scale, to the type of A, as products with dequantized weights do; scales have that type. With one scale for all of a
+    row, it is exact. ``ldb``: bytes from one row of B to the next. A is f16 or bf16. ``layout`` is NT, and there is no
+    batch. The other fields are those of ``Gemm``.
+
+    ShapeError, DtypeError, InputError: an argument breaks a rule.
+    """
+
     operation = "quantized_gemm"
-    WRITES = ()
-    CODE_OPTIONS = ("compute", "out", "epilogue", "weights", "group", "zeros", "scales", "precision")
 
     def __post_init__(self) -> None:
         self._normalize_integers(("group", "k"))
@@ -90,10 +116,6 @@ class QuantizedGemm(Gemm):
             raise ShapeError(
                 f"layout is {self.layout} and batch is {self.batch}; with quantized weights they must be NT and 1"
             )
-
-    @property
-    def has_group_scales(self) -> bool:
-        return True
 
     @property
     def format(self) -> WeightFormat:
@@ -151,8 +173,6 @@ class QuantizedGemm(Gemm):
 
     @property
     def weight_bytes(self) -> int:
-        """The bytes of the weights, their scales and zero points. Reading them takes most of the time of products with
-        few rows."""
         return self.n * (self.columns_b + self.groups * (self.scale_type.bytes + self.zeros))
 
     @property

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from ptxgen.operations.grouped.operation import plain
 from ptxgen.operations.grouped.reference import product, slices
+from ptxgen.operations.quantized.operation import CEILING
 from ptxgen.operations.quantized_jagged.lowering import lower_quantized_jagged
 from ptxgen.operations.quantized_jagged.problem import QuantizedJagged
 from ptxgen.operations.quantized_jagged.suites import SUITES, TITLES, cells
-from ptxgen.problem.operation import Baseline, Ceiling, MeasuredCeiling, Operation
+from ptxgen.problem.operation import Baseline, Operation
 
 if TYPE_CHECKING:
     from ptxgen.codegen.config.config import Config
     from ptxgen.operations.grouped.checks import GroupedOperandSets
-    from ptxgen.problem.device import Device
     from ptxgen.runtime.check import CheckResult
     from ptxgen.runtime.driver import Driver, Timing
 
@@ -40,18 +40,6 @@ def _torch() -> Callable[..., Any]:
     return TorchDequantizedJagged
 
 
-def _least_us(p: QuantizedJagged, d: Device) -> float:
-    """The microseconds in which the weights of the items with rows are read at the bandwidth of the data sheet."""
-    return p.weight_bytes / (d.bandwidth * 1e3)
-
-
-def _measured(driver: Driver, p: QuantizedJagged) -> MeasuredCeiling | None:
-    from ptxgen.runtime.driver import Timing
-    from ptxgen.tuning.measure import copy_bandwidth
-
-    return copy_bandwidth.measured(driver, p.weight_bytes, Timing())
-
-
 QUANTIZED_JAGGED = Operation(
     QuantizedJagged,
     lowering=lower_quantized_jagged,
@@ -65,5 +53,5 @@ QUANTIZED_JAGGED = Operation(
     cells=cells,
     suites=SUITES,
     baselines={"torch": Baseline("torch", "torch._grouped_mm, dequantized weights", _torch)},
-    ceiling=Ceiling(_least_us, _measured, lambda p: p.weight_bytes),
+    ceiling=CEILING,
 )

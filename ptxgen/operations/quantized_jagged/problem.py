@@ -7,14 +7,14 @@ from functools import cached_property
 
 from ptxgen.errors import InputError, ShapeError
 from ptxgen.operations.grouped.problem import GroupedGemm, Ints, as_items
-from ptxgen.operations.quantized.problem import EXACT, PRECISIONS, QuantizedGemm
+from ptxgen.operations.quantized.problem import QuantizedGemm, WeightFields
 from ptxgen.problem.base import described
 from ptxgen.problem.dtypes import Dtype, dtype
 from ptxgen.problem.weight_formats import WEIGHT_FORMATS
 
 
 @dataclass(frozen=True)
-class QuantizedJagged(GroupedGemm):
+class QuantizedJagged(WeightFields, GroupedGemm):
     """C_i[m,n] = alpha · Σ_g s_i[n,g] · (Σ_{k in g} A_i[m,k] · (B_i[n,k] − z_i[n,g])) + beta · C_i[m,n] for every item
     i, where g are the scale groups along K.
 
@@ -27,27 +27,9 @@ class QuantizedJagged(GroupedGemm):
     ShapeError, DtypeError, InputError: an argument breaks a rule.
     """
 
-    layout: str = field(default="NT", metadata=described("NT: weights are stored in rows along K", words=("NT",)))
-    dtype: str = "f16"
     jagged: str = field(default="m", metadata=described("m: items are ranges of rows of A and C", words=("m",)))
-    weights: str = field(
-        default="s8", metadata=described("Format of the weights: s8, u8, s4 or u4.", words=tuple(WEIGHT_FORMATS))
-    )
-    group: int = field(
-        default=0, metadata=described("Weights along K that share a scale: 32, 64 or 128. [default: the whole row]")
-    )
-    zeros: bool = field(default=False, metadata=described("A group has a zero point."))
-    scales: str = field(default="", metadata=described("Type of the scales: f16, bf16 or f32. [default: that of A]"))
-    precision: str = field(
-        default=EXACT,
-        metadata=described(
-            "exact, or fast: weights times their scales may be rounded to the type of A.", words=PRECISIONS
-        ),
-    )
 
     operation = "quantized_jagged"
-    WRITES = ()
-    CODE_OPTIONS = ("compute", "out", "epilogue", "weights", "group", "zeros", "scales", "precision")
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "items", as_items(self.items))
@@ -85,10 +67,6 @@ class QuantizedJagged(GroupedGemm):
             scales=self.scales,
             precision=self.precision,
         )
-
-    @property
-    def has_group_scales(self) -> bool:
-        return True
 
     @property
     def weight_matrix(self) -> QuantizedGemm:
@@ -129,8 +107,7 @@ class QuantizedJagged(GroupedGemm):
 
     @property
     def weight_bytes(self) -> int:
-        """The bytes of the weights, scales and zero points of the items that have rows. Reading them takes most of the
-        time if items have few rows."""
+        """The bytes for the items that have rows."""
         return sum(self.item(i).weight_bytes for i, (m, _, _) in enumerate(self.items) if m)
 
     @property
