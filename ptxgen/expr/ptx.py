@@ -11,7 +11,7 @@ from typing import Any
 
 from ptxgen.errors import DtypeError, InputError
 from ptxgen.expr.instructions import TEMPORARY, literal, register_class, row_of, table_version
-from ptxgen.expr.node import Node, constant, node
+from ptxgen.expr.node import Node, constant, node, variable
 from ptxgen.expr.value_types import PRED, type_of
 
 
@@ -154,6 +154,15 @@ def statements(
     names = (*places, guard if guard.endswith(" ") or not guard else f"{guard} ")
     lines = pattern.lines.format(*names).split("\n") if pattern.lines else []
     return Statements(lines, [operand.format(*names) for operand in pattern.operands])
+
+
+def combined(
+    operator: str, ptx_type: str, values: Sequence[str], into: str, *, sm: int, temporaries: Temporaries
+) -> list[str]:
+    """The instructions that combine the registers ``values`` by a binary operator."""
+    each = [variable(f"value{n}", ptx_type) for n in range(len(values))]
+    root = functools.reduce(lambda x, y: node(operator, ptx_type, x, y), each)
+    return statements([root], dict(zip(each, values, strict=True)), [into], sm=sm, temporaries=temporaries).lines
 
 
 @dataclass(frozen=True)

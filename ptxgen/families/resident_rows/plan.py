@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial, reduce
+from functools import cached_property, partial
 from typing import ClassVar, NamedTuple
 
 from ptxgen.codegen.config.config import Config
@@ -31,7 +31,7 @@ from ptxgen.codegen.source import Launch, Step
 from ptxgen.codegen.vectorized import Log2, Mask, integer
 from ptxgen.expr.instructions import literal, register_class
 from ptxgen.expr.node import Node, constant, node, variable
-from ptxgen.expr.ptx import Temporaries, statements
+from ptxgen.expr.ptx import Temporaries, combined
 from ptxgen.expr.value_types import type_of
 from ptxgen.families.resident_rows.axes import LOAD_BYTES, MOST_COLUMNS
 from ptxgen.families.resident_rows.best_values import BestValues
@@ -138,11 +138,8 @@ class ResidentStates(RowStates):
         return self._best(into, values, Temporaries("b"))
 
     def _best(self, into: str, values: Sequence[str], used: Temporaries) -> list[str]:
-        ptx_type, op = self.reduction.type, "min" if self.reduction.op == "argmin" else "max"
-        each = [variable(f"value{n}", ptx_type) for n in range(len(values))]
-        best = reduce(lambda x, y: node(op, ptx_type, x, y), each)
-        registers = dict(zip(each, values, strict=True))
-        return statements([best], registers, [into], sm=self.sm, temporaries=used).lines
+        operator = "min" if self.reduction.op == "argmin" else "max"
+        return combined(operator, self.reduction.type, values, into, sm=self.sm, temporaries=used)
 
     def add_all(self, r: int, values: Sequence[str], first: str) -> list[str]:
         """The instructions that join values to state ``r``. ``first``: the register with the position of the first

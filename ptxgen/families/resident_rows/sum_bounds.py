@@ -24,7 +24,7 @@ from ptxgen.codegen.parts.part import Part
 from ptxgen.codegen.registers import Tile
 from ptxgen.expr.instructions import literal
 from ptxgen.expr.node import Node, constant, node, variable, variables
-from ptxgen.expr.ptx import Temporaries, statements
+from ptxgen.expr.ptx import Temporaries, combined, statements
 from ptxgen.expr.value_types import PRED
 from ptxgen.lowering.algebra import ACCUMULATOR, InnerExpression
 from ptxgen.lowering.kernel_problem import KernelProblem
@@ -197,10 +197,7 @@ class SumBounds(Part):
 
     def greatest(self, into: str, values: Sequence[str], used: Temporaries) -> list[str]:
         """The instructions that compute the greatest of several values; NaN if one of them is NaN."""
-        each = [variable(f"value{n}", TYPE) for n in range(len(values))]
-        root = reduce(lambda x, y: node("max", TYPE, x, y), each)
-        registers = dict(zip(each, values, strict=True))
-        return statements([root], registers, [into], sm=self.sm, temporaries=used).lines
+        return combined("max", TYPE, values, into, sm=self.sm, temporaries=used)
 
     @property
     def temporaries(self) -> list[str]:
