@@ -50,6 +50,13 @@ def test_24_bit_inputs_are_exact(layout):
     assert np.array_equal(out.astype(np.float64), (wide.astype(np.float64) @ chosen.astype(np.float64)).T)
 
 
+@pytest.mark.parametrize("batch", [1, 2])
+def test_empty_sums_are_zero(batch):
+    """The workspace then has one zero and no planes, which would be longer than the least allocation."""
+    p = Gemm(9, 700, 0, "NN", "f32", COMPUTE, batch=batch)
+    verify(p, parse_config("family=wgmma ml=16 nl=64 u=32 stages=2 transposed_mma=1"), "normal", 1.0, 0.5)
+
+
 def chain(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Sums by fma.rn.f32, one product after the other."""
     out = np.zeros((len(a), b.shape[1]), np.float32)

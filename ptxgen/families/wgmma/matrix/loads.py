@@ -19,6 +19,8 @@ from ptxgen.families.wgmma.packing.split_bf16x3 import SplitOperand
 from ptxgen.families.wgmma.tensor_maps import matrix_map, stored
 from ptxgen.lowering.kernel_problem import KernelProblem
 
+ZEROS, WIDEST = 16, 4  #: elements of the matrices of zeros that are read if K is 0, and the most bytes of an element
+
 
 @dataclass(frozen=True)
 class MatrixLoads(Part):
@@ -51,12 +53,12 @@ class MatrixLoads(Part):
         """The tensor map of an operand of ``p``, with elements of type ``element_type``."""
         size = p.operand(x.name.upper()).element.bytes
         if p.k == 0:  # maps must have an extent: the workspace, which is zero
-            return matrix_map(p, "W", element_type, (16, 1, 16, 0), size, x.box, x.span, self.batched)
+            return matrix_map(p, "W", element_type, (ZEROS, 1, ZEROS, 0), size, x.box, x.span, self.batched)
         return matrix_map(p, x.name.upper(), element_type, stored(p, x.name), size, x.box, x.span, self.batched)
 
     def claim(self, p: KernelProblem, items: int, workspace: Allocator) -> None:
         if p.k == 0 and not workspace.bytes:
-            workspace.claim(1, "zeros in place of A and B", zeroed=True)
+            workspace.claim(ZEROS * WIDEST, "zeros in place of A and B", zeroed=True)
 
     def box_text(self, x: OperandPath) -> str:
         return f"{x.box[0]} x {x.box[1]}"

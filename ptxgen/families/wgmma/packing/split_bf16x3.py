@@ -93,15 +93,15 @@ class SplitPacking(Packing):
 
     def _planes_map(self, p: KernelProblem, x: MappedOperand, items: int, offset: int) -> TensorMap:
         """The tensor map of the planes of ``items`` batch items, ``offset`` bytes into the workspace. If K is zero, it
-        has zeros in the workspace."""
+        has one element, a zero in the workspace."""
         o, distinct = bf16x3.planes_of(p, x.name), bf16x3.distinct_items(p, x.name, items)
         pitch, plane = o.pitch * bf16x3.FACTOR_BYTES, o.bytes // bf16x3.PLANES
-        extents = (p.k, o.rows) if p.k else (1, 1)
         batch, item_bytes, one = ((distinct,), (o.bytes,), (1,)) if self.batch.active else ((), (), ())
+        extents = (p.k, o.rows, *batch, bf16x3.PLANES)
         return TensorMap(
             "W",
             "bf16",
-            (*extents, *batch, bf16x3.PLANES),
+            extents if p.k else (1,) * len(extents),
             (pitch, *item_bytes, plane),
             (*x.box, *one, 1),
             x.span,
