@@ -224,6 +224,20 @@ def test_a_task_of_half_of_the_pairs_has_blocks_of_one_tile(dtype):
         assert select(replace(task, algebra=False), device("h100"))[0].config.persistent
 
 
+@pytest.mark.parametrize("rows", [2, 64, 300])
+@pytest.mark.parametrize("name", ["h100", "h200"])
+def test_choices_for_short_rows_of_one_array_are_legal(rows, name):
+    """The form of all pairs is of other families than the problem itself, whose rows of C have no vectors."""
+    text = "A:f32[i,k];where(i,j){reduce(k){accum+=abs(A[i,k]-A[j,k]);}C[i]min=accum;}"
+    for k in (1, 5, 12):
+        task = Task(rows, rows, k, "NT", text=text)
+        assert lower(task).forms
+        ranked = model_for(device(name)).rank(task, k=20)
+        assert ranked
+        for config, _ in ranked:
+            assert rules.first_violation(lower(task), config, device(name)) is None, str(config)
+
+
 @pytest.mark.parametrize(
     ("p", "name", "words"),
     [

@@ -166,18 +166,25 @@ class Candidates(Columns):
         return config_of(f.code, values)
 
 
-def candidates(p: KernelProblem, d: Device, representatives: bool = False, searched: bool = False) -> Candidates:
+def candidates(
+    p: KernelProblem,
+    d: Device,
+    representatives: bool = False,
+    searched: bool = False,
+    whole: KernelProblem | None = None,
+) -> Candidates:
     """The whole legal space of ``p`` on ``d`` over the axes that are not refined; refined axes have good defaults.
 
     ``representatives``: True for one configuration of each equivalence class and slice count, which ``members``
-    expands. ``searched``: True for the families and tiles that are not dominated only.
+    expands. ``searched``: True for the families and tiles that are not dominated only. ``whole``: the problem of which
+    ``p`` is a form; only families that compute it by this form are candidates.
     """
     parts: list[Part] = []
     rows, cell = [np.zeros(0, np.int32)], [np.zeros(0, np.int32)]
     first_row = first_cell = 0
     for f in searched_families(p, d) if searched else families(p, d):
         b, product = base(f, p, d), f.form(p)
-        if not len(b.columns):
+        if not len(b.columns) or (whole is not None and f.form(whole) is not p):
             continue
         cells, broken = f.cells(product, d, b.tiles)
         parts.append(Part(product, b, cells, first_row, first_cell))

@@ -404,17 +404,20 @@ class Model:
         if part is None:
             return self._search(p, d, k, exhaustive)
         searched = [part._search(replace(p, forms=()), d, k, exhaustive)]
-        searched += [self._search(form, d, k, exhaustive) for form in p.forms]
+        searched += [self._search(form, d, k, exhaustive, p) for form in p.forms]
         every = [ranked for each in searched for ranked in each.best]
         best = [every[i] for i in order_of_choices(p, every, d)[:k]]
         scale = {name: factor for each in searched for name, factor in each.scale.items()}
         scored = sum(each.scored for each in searched)
         return Search(best, scored, min(each.factor for each in searched), scale)
 
-    def _search(self, p: KernelProblem, d: Device, k: int, exhaustive: bool) -> Search:
-        """``search`` with this model alone, without the models of operations."""
+    def _search(
+        self, p: KernelProblem, d: Device, k: int, exhaustive: bool, whole: KernelProblem | None = None
+    ) -> Search:
+        """``search`` with this model alone, without the models of operations. ``whole``: the problem of which ``p`` is
+        a form; other families than those that compute it by this form take no part."""
         every = exhaustive or not self.trained
-        c = candidates(p, d, representatives=not every, searched=not every)
+        c = candidates(p, d, representatives=not every, searched=not every, whole=whole)
         us, added = perf_model.predict(p, c, d), share_of_call(p, c, d)
         scored = len(c)
         factor, stage = float("inf"), None
