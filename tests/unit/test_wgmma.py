@@ -21,6 +21,8 @@ from ptxgen.operations.gemm.problem import Gemm
 from ptxgen.operations.grouped.problem import GroupedGemm
 from ptxgen.operations.quantized.problem import QuantizedGemm
 from ptxgen.problem.device import device
+from ptxgen.runtime.check import check
+from ptxgen.runtime.emulated import EmulatedDriver
 from tests.cases import SOURCES
 from tests.lowered import first_violation, geometry, legal
 from tests.unit.test_geometry import flat
@@ -343,13 +345,22 @@ def test_slices_divide_the_iterations_of_k():
 
 
 def test_zero_k_reads_zeros():
-    """K = 0: tensor maps need an extent, so the operands are the zeroed workspace."""
+    """K = 0: tensor maps need an extent, so the operands are zeros at the start of the workspace, which each launch
+    clears: other launches need not find it zeroed."""
     p = Gemm(64, 64, 0, "NN", "f16")
     launch = plan(p, "ml=64 nl=64 u=64 stages=4").launch(lower(p))
-    assert launch.zeroed
-    assert {m.operand for m in launch.steps[0].maps} == {"W"}
-    assert launch.workspace >= max(2 * prod(m.extents) for m in launch.steps[0].maps)  # a caller's is cleared so far
+    clear, main = launch.steps
+    assert not launch.zeroed
+    assert (clear.entry, clear.arguments) == ("", (("u64", "W"),))
+    assert {m.operand for m in main.maps} == {"W"}
+    assert launch.workspace >= clear.grid[0] >= max(2 * prod(m.extents) for m in main.maps)
     assert plan(p, "ml=64 nl=64 u=64 stages=4").launch(lower(Gemm(0, 64, 64, "NN", "f16"))).steps == ()
+
+
+def test_sums_of_columns_without_terms_leave_no_zeroed_workspace():
+    p = Gemm(200, 304, 0, "NT", "f16", epilogue="sum_columns")
+    config = parse_config("family=wgmma ml=64 nl=64 u=64 stages=2")
+    assert all(r.ok for r in check(EmulatedDriver(H200, mma="f32"), p, config))
 
 
 def test_single_row_needs_no_pitch():

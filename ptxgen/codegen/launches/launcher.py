@@ -107,5 +107,6 @@ class GemmLauncher:
         main = Step(self.entry, grid, (self.threads, 1, 1), self.shared, arguments)
         packing = self.packing.steps(Launched(problem, run, buffers, packed=packed))
         product_steps = (*packing, *self.c_kernels.steps(main, product))
-        steps = (*self.sink.before(product), *product_steps, *self.sink.after(product))
+        clear = (Step("", (workspace.cleared, 1, 1), arguments=(("u64", "W"),)),) if workspace.cleared else ()
+        steps = (*clear, *self.sink.before(product), *product_steps, *self.sink.after(product))
         return Launch(steps, workspace.bytes, workspace.zeroed)

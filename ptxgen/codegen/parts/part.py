@@ -97,10 +97,11 @@ class Region:
 @dataclass
 class Allocator:
     """Allocates consecutive regions of the workspace. ``zeroed``: True if the workspace must be zero before the first
-    launch."""
+    launch; ``cleared``: the number of bytes from the start that each launch clears before its kernels."""
 
     bytes: int = 0
     zeroed: bool = False
+    cleared: int = 0
     regions: list[Region] = field(default_factory=list)
 
     def claim(self, size: int, meaning: str, alignment: int = 1, zeroed: bool = False) -> Region:

@@ -52,13 +52,14 @@ class MatrixLoads(Part):
     def tensor_map(self, p: KernelProblem, x: OperandPath, element_type: str) -> TensorMap:
         """The tensor map of an operand of ``p``, with elements of type ``element_type``."""
         size = p.operand(x.name.upper()).element.bytes
-        if p.k == 0:  # maps must have an extent: the workspace, which is zero
+        if p.k == 0:  # maps must have an extent: the zeros that ``claim`` allocates
             return matrix_map(p, "W", element_type, (ZEROS, 1, ZEROS, 0), size, x.box, x.span, self.batched)
         return matrix_map(p, x.name.upper(), element_type, stored(p, x.name), size, x.box, x.span, self.batched)
 
     def claim(self, p: KernelProblem, items: int, workspace: Allocator) -> None:
         if p.k == 0 and not workspace.bytes:
-            workspace.claim(ZEROS * WIDEST, "zeros in place of A and B", zeroed=True)
+            workspace.claim(ZEROS * WIDEST, "zeros in place of A and B")
+            workspace.cleared = workspace.bytes
 
     def box_text(self, x: OperandPath) -> str:
         return f"{x.box[0]} x {x.box[1]}"
