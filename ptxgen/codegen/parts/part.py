@@ -104,11 +104,13 @@ class Allocator:
     cleared: int = 0
     regions: list[Region] = field(default_factory=list)
 
-    def claim(self, size: int, meaning: str, alignment: int = 1, zeroed: bool = False) -> Region:
-        """The next region of ``size`` bytes, at a multiple of ``alignment``."""
+    def claim(self, size: int, meaning: str, alignment: int = 1, zeroed: bool = False, cleared: bool = False) -> Region:
+        """The next region of ``size`` bytes, at a multiple of ``alignment``. ``cleared``: True if each launch clears
+        the workspace up to its end."""
         offset = -(-self.bytes // alignment) * alignment
         self.regions.append(region := Region(offset, size, meaning))
         self.bytes, self.zeroed = offset + size, self.zeroed or zeroed
+        self.cleared = self.bytes if cleared else self.cleared
         return region
 
 

@@ -58,8 +58,7 @@ class MatrixLoads(Part):
 
     def claim(self, p: KernelProblem, items: int, workspace: Allocator) -> None:
         if p.k == 0 and not workspace.bytes:
-            workspace.claim(ZEROS * WIDEST, "zeros in place of A and B")
-            workspace.cleared = workspace.bytes
+            workspace.claim(ZEROS * WIDEST, "zeros in place of A and B", cleared=True)
 
     def box_text(self, x: OperandPath) -> str:
         return f"{x.box[0]} x {x.box[1]}"
